@@ -1,0 +1,5 @@
+//! slotd, the server.
+pub mod resp;
+pub mod store;
+pub mod gate;
+pub mod config;

@@ -1,0 +1,2 @@
+//! The slotd binary.
+fn main() {}
