@@ -8,10 +8,16 @@
 //! or inline lines, nothing else. Invariant: memory follows bytes received, never a length that
 //! was only announced.
 
+mod error;
+#[cfg(test)]
+mod feed;
+mod inline;
 #[cfg(test)]
 mod oracle;
 pub mod reply;
 pub mod scan;
 
+pub use error::ProtocolError;
+pub use inline::split_quoted;
 pub use reply::{DeferredLen, Proto, Reply};
-pub use scan::{ArgRange, Partial, ProtocolError, Scan, ScanLimits, scan, split_quoted};
+pub use scan::{ArgRange, Partial, Scan, ScanLimits, scan};

@@ -8,12 +8,8 @@ use proptest::prelude::*;
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
 
-use super::scan::tests::feed;
+use super::feed::{feed, open};
 use super::*;
-
-fn limits() -> ScanLimits {
-    ScanLimits { authenticated: true, ..ScanLimits::default() }
-}
 
 fn encode(requests: &[Vec<Vec<u8>>]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -40,7 +36,7 @@ fn oracle(buf: &[u8]) -> Option<(Vec<(usize, usize)>, usize)> {
 
 fn ours(buf: &[u8], partial: &mut Partial) -> Option<(Vec<(usize, usize)>, usize)> {
     let mut args = Vec::new();
-    match scan(buf, 0, &limits(), partial, &mut args) {
+    match scan(buf, 0, &open(), partial, &mut args) {
         Scan::Request { end } => {
             let ranges = args.iter().map(|arg| (arg.start as usize, arg.end as usize));
             Some((ranges.collect(), end))
@@ -97,14 +93,14 @@ proptest! {
         let bytes = encode(&requests);
         for cut in 0..=bytes.len() {
             let (left, right) = bytes.split_at(cut);
-            prop_assert_eq!(feed(&limits(), &[left, right]), (requests.clone(), None));
+            prop_assert_eq!(feed(&open(), &[left, right]), (requests.clone(), None));
         }
     }
 
     #[test]
     fn garbage_is_read_the_same_in_any_pieces(bytes in garbage(), size in 1_usize..9) {
-        let small = ScanLimits { max_inline: 20, max_bulk: 40, ..limits() };
-        for limits in [limits(), ScanLimits::default(), small] {
+        let small = ScanLimits { max_inline: 20, max_bulk: 40, ..open() };
+        for limits in [open(), ScanLimits::default(), small] {
             let whole = feed(&limits, &[&bytes]);
             let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
             prop_assert_eq!(feed(&limits, &pieces), whole.clone());

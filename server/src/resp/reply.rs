@@ -67,7 +67,10 @@ impl<'a> Reply<'a> {
     /// An integer.
     #[inline]
     pub fn int(&mut self, value: i64) {
-        self.signed_header(b':', value);
+        match u8::try_from(value) {
+            Ok(small) => self.header(b':', small.into()),
+            Err(_) => self.signed_header(b':', value),
+        }
     }
 
     /// A bulk string: any bytes.

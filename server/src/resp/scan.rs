@@ -8,7 +8,8 @@
 //! over all calls for one request is linear in its length; nothing is allocated for a length
 //! that was only announced. `MAX_BUFFER_BYTES` bounds every position, so ranges fit in `u32`.
 
-use std::fmt;
+use super::error::ProtocolError;
+use super::inline;
 
 /// Longest bulk string of a request, in bytes: Redis's `proto-max-bulk-len`.
 pub const MAX_BULK_BYTES: usize = 512 * 1024 * 1024;
@@ -134,73 +135,6 @@ pub enum Scan {
     /// The stream cannot be trusted any more: answer the error and close.
     Broken(ProtocolError),
 }
-
-/// Why a stream of requests cannot be read on. `text` is what the client is told.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum ProtocolError {
-    /// The count behind `*` is no integer or too large.
-    InvalidMultibulkLength,
-    /// The length behind `$` is no integer, negative or too large.
-    InvalidBulkLength,
-    /// A bulk string was due and this byte came instead of `$`.
-    ExpectedDollar {
-        /// The byte that came.
-        got: u8,
-    },
-    /// The line of a `*` does not end.
-    TooBigMultibulkCount,
-    /// The line of a `$` does not end.
-    TooBigBulkCount,
-    /// The inline request does not end.
-    TooBigInline,
-    /// More than `UNAUTHENTICATED_ARGS` arguments before the login.
-    UnauthenticatedMultibulkLength,
-    /// A bulk of more than `UNAUTHENTICATED_BULK_BYTES` before the login.
-    UnauthenticatedBulkLength,
-    /// A quote of an inline request does not close, or no blank follows it.
-    UnbalancedQuotes,
-    /// The request would end behind `MAX_BUFFER_BYTES`. Redis has no such error: it closes.
-    TooBigRequest,
-}
-
-impl ProtocolError {
-    /// The error's text for the client, its code first, as `Reply::error` takes it.
-    pub fn text(self) -> Vec<u8> {
-        let mut text = b"ERR Protocol error: ".to_vec();
-        text.extend_from_slice(self.reason().as_bytes());
-        if let Self::ExpectedDollar { got } = self {
-            text.extend_from_slice(&[got, b'\'']);
-        }
-        text
-    }
-
-    fn reason(self) -> &'static str {
-        match self {
-            Self::InvalidMultibulkLength => "invalid multibulk length",
-            Self::InvalidBulkLength => "invalid bulk length",
-            Self::ExpectedDollar { .. } => "expected '$', got '",
-            Self::TooBigMultibulkCount => "too big mbulk count string",
-            Self::TooBigBulkCount => "too big bulk count string",
-            Self::TooBigInline => "too big inline request",
-            Self::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
-            Self::UnauthenticatedBulkLength => "unauthenticated bulk length",
-            Self::UnbalancedQuotes => "unbalanced quotes in request",
-            Self::TooBigRequest => "too big request",
-        }
-    }
-}
-
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason())?;
-        if let Self::ExpectedDollar { got } = self {
-            write!(f, "{}'", got.escape_ascii())?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ProtocolError {}
 
 /// Reads one request that begins at `buf[at]`.
 ///
@@ -437,100 +371,12 @@ fn inline_request(
     *partial = Partial::default();
     let end = newline + 1;
     let line = &buf[at..newline];
-    if memchr::memchr2(b'"', b'\'', line).is_some() {
+    if inline::has_quotes(line) {
         return Scan::Quoted { end };
     }
     let had = args.len();
-    let mut pos = 0;
-    while let Some(skipped) = line[pos..].iter().position(|&byte| !is_space(byte)) {
-        let start = pos + skipped;
-        let len = line[start..].iter().position(|&byte| ends_token(byte));
-        pos = len.map_or(line.len(), |len| start + len);
-        args.push(ArgRange::new(at + start, at + pos));
-    }
+    inline::split_plain(line, |start, end| args.push(ArgRange::new(at + start, at + end)));
     if args.len() == had { Scan::Nothing { end } } else { Scan::Request { end } }
-}
-
-/// The arguments of an inline request that has quotes (`line` with or without its line end).
-///
-/// Double quotes know `\n \r \t \b \a \xHH` and take any other escaped byte as it is; single
-/// quotes know `\'` only. A quote may open in the middle of a word, as in Redis; what closes it
-/// ends the word. Errors: `UnbalancedQuotes`.
-pub fn split_quoted(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-    let mut words = Vec::new();
-    let mut rest = line;
-    loop {
-        let Some(start) = rest.iter().position(|&byte| !is_space(byte)) else { return Ok(words) };
-        let mut word = Vec::new();
-        rest = &rest[start..];
-        while let Some((&byte, behind)) = rest.split_first() {
-            if ends_token(byte) {
-                break;
-            }
-            rest = behind;
-            if byte == b'"' || byte == b'\'' {
-                rest = quoted(behind, byte, &mut word)?;
-                break;
-            }
-            word.push(byte);
-        }
-        words.push(word);
-    }
-}
-
-/// Appends what stands before the closing `quote` to `word`, unescaped; returns what follows it.
-fn quoted<'a>(
-    mut rest: &'a [u8],
-    quote: u8,
-    word: &mut Vec<u8>,
-) -> Result<&'a [u8], ProtocolError> {
-    loop {
-        let (byte, used) = match (quote, rest) {
-            (_, [byte, behind @ ..]) if *byte == quote => {
-                let closed = behind.first().is_none_or(|&next| is_space(next));
-                return if closed { Ok(behind) } else { Err(ProtocolError::UnbalancedQuotes) };
-            }
-            (b'\'', [b'\\', b'\'', ..]) => (b'\'', 2),
-            (b'"', [b'\\', b'x', high, low, ..])
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-            {
-                (hex(*high) << 4 | hex(*low), 4)
-            }
-            (b'"', [b'\\', escaped, ..]) => (unescape(*escaped), 2),
-            (_, [byte, ..]) => (*byte, 1),
-            (_, []) => return Err(ProtocolError::UnbalancedQuotes),
-        };
-        word.push(byte);
-        rest = &rest[used..];
-    }
-}
-
-fn unescape(byte: u8) -> u8 {
-    match byte {
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'b' => 0x08,
-        b'a' => 0x07,
-        other => other,
-    }
-}
-
-fn hex(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        _ => (digit | 0x20) - b'a' + 10,
-    }
-}
-
-/// C's `isspace`: what may stand between words.
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
-}
-
-/// What ends a word. Vertical tab and form feed do not, as in Redis.
-fn ends_token(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
 #[cfg(not(test))]
@@ -541,10 +387,11 @@ fn count_steps(_steps: usize) {}
 use tests::count_steps;
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::resp::feed::{check, check_limits, check_stranger, feed, open};
 
     thread_local! {
         static STEPS: Cell<usize> = const { Cell::new(0) };
@@ -553,83 +400,6 @@ pub(super) mod tests {
     /// Work done by the scanner: arguments visited and bytes searched.
     pub(super) fn count_steps(steps: usize) {
         STEPS.set(STEPS.get() + steps);
-    }
-
-    fn open() -> ScanLimits {
-        ScanLimits { authenticated: true, ..ScanLimits::default() }
-    }
-
-    pub(in crate::resp) type Requests = Vec<Vec<Vec<u8>>>;
-
-    /// Feeds pieces as a connection would: all requests, and the error that ended the stream.
-    pub(in crate::resp) fn feed(
-        limits: &ScanLimits,
-        pieces: &[&[u8]],
-    ) -> (Requests, Option<ProtocolError>) {
-        let (mut buf, mut at, mut partial) = (Vec::new(), 0, Partial::default());
-        let (mut args, mut found, mut need) = (Vec::new(), Vec::new(), 1);
-        for piece in pieces {
-            buf.extend_from_slice(piece);
-            while buf.len() - at >= need {
-                args.clear();
-                need = 1;
-                at = match scan(&buf, at, limits, &mut partial, &mut args) {
-                    Scan::Request { end } => {
-                        found.push(args.iter().map(|arg| arg.of(&buf).to_vec()).collect());
-                        end
-                    }
-                    Scan::Quoted { end } => match split_quoted(&buf[at..end]) {
-                        Ok(words) => {
-                            found.push(words);
-                            end
-                        }
-                        Err(error) => return (found, Some(error)),
-                    },
-                    Scan::Nothing { end } => end,
-                    Scan::Incomplete { need: wanted } => {
-                        assert!(args.is_empty(), "args of an unfinished request were kept");
-                        assert!(wanted > buf.len() - at, "asked for bytes that are there");
-                        need = wanted;
-                        continue;
-                    }
-                    Scan::Broken(error) => return (found, Some(error)),
-                };
-                assert!(!partial.in_progress());
-            }
-            buf.drain(..at);
-            at = 0;
-        }
-        (found, None)
-    }
-
-    /// `shown` is the requests, words in brackets, then the error.
-    #[track_caller]
-    fn check_limits(limits: &ScanLimits, input: &[u8], shown: &str) {
-        let show = |(requests, error): (Requests, Option<ProtocolError>)| {
-            let mut text = String::new();
-            for words in requests {
-                let words: Vec<_> = words.iter().map(|w| w.escape_ascii().to_string()).collect();
-                text += &format!("[{}]", words.join("|"));
-            }
-            text + &error.map(|e| e.to_string()).unwrap_or_default()
-        };
-        assert_eq!(show(feed(limits, &[input])), shown, "in one piece");
-        let bytes: Vec<&[u8]> = input.chunks(1).collect();
-        assert_eq!(show(feed(limits, &bytes)), shown, "byte by byte");
-        for cut in 0..input.len().min(300) {
-            let (left, right) = input.split_at(cut);
-            assert_eq!(show(feed(limits, &[left, right])), shown, "cut at {cut}");
-        }
-    }
-
-    #[track_caller]
-    fn check(input: &[u8], shown: &str) {
-        check_limits(&open(), input, shown);
-    }
-
-    #[track_caller]
-    fn check_stranger(input: &[u8], shown: &str) {
-        check_limits(&ScanLimits::default(), input, shown);
     }
 
     #[test]
@@ -645,28 +415,6 @@ pub(super) mod tests {
         check(b"*0\r\n*1\r\n$4\r\nPING\r\n", "[PING]");
         check(b"*-1\r\n*1\r\n$4\r\nPING\r\n", "[PING]");
         check(b"*-10\r\n*1\r\n$4\r\nPING\r\n", "[PING]");
-    }
-
-    #[test]
-    fn inline_lines_may_end_in_lf_only() {
-        check(b"PING\nPING\n", "[PING][PING]");
-        check(b"\r\n\n  \r\n  SET  a\tb \r\n", "[SET|a|b]");
-    }
-
-    #[test]
-    fn inline_quotes_are_unescaped() {
-        check(br#"SET "a b" 'it\'s' "\x41\n\r\t\b\a\q\"\xZZ""#, "");
-        check(
-            b"SET \"a b\" 'it\\'s' \"\\x4a\\n\\t\\b\\a\\q\\\"\\xZZ\" pre\"fix\" '\\n' \"\"\r\n",
-            "[SET|a b|it\\'s|J\\n\\t\\x08\\x07q\\\"xZZ|prefix|\\\\n|]",
-        );
-    }
-
-    #[test]
-    fn unbalanced_quotes_are_an_error() {
-        for line in ["a \"b\r\n", "a 'b\r\n", "a \"b\"c\r\n", "a 'b'\"\r\n", "'\\'\r\n", "\"\\\n"] {
-            check(line.as_bytes(), "unbalanced quotes in request");
-        }
     }
 
     #[test]
