@@ -1,12 +1,12 @@
 //! Exact decimal sums for INCRBYFLOAT and HINCRBYFLOAT.
 //!
 //! Redis adds 80-bit floats and prints what comes out: 128 + 0.1 is `128.10000000000000001`
-//! there. slotd gives the exact decimal, `128.1`, the same on every machine. What parses is what
-//! an 80-bit float could hold, so the same texts are accepted; the sum is rounded, half to even,
-//! to 17 digits behind the point and has no exponent, no trailing zeros and no `-0`.
+//! there. slotd gives the exact decimal, `128.1`, the same on every machine. The range is that of
+//! an 80-bit float, to the power of ten, so the same texts are accepted; the sum is rounded, half
+//! to even, to 17 digits behind the point, with no exponent, no trailing zeros and no `-0`.
 //!
 //! Invariant: work and memory are bounded by `MAX_TEXT_BYTES` and the exponent bounds, whatever
-//! exponent is asked for: about 15,000 digits at most.
+//! exponent is asked for: about 15,000 digits at most. Every sum is a text that parses again.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -309,6 +309,11 @@ mod tests {
         check("1e300", "0", &format!("1{}", "0".repeat(300)));
         check("1e300", "0.1", &format!("1{}.1", "0".repeat(300)));
         check("9e4932", "-1", &format!("8{}", "9".repeat(4932)));
+        check(
+            &format!("8{}.{}", "9".repeat(4932), "9".repeat(17)),
+            "1e-17",
+            &format!("9{}", "0".repeat(4932)),
+        );
         check("1e4932", "1e-4951", &format!("1{}", "0".repeat(4932)));
     }
 
