@@ -1,1 +1,4 @@
 //! store
+pub mod decimal;
+pub mod glob;
+pub mod number;
