@@ -1,1 +1,2 @@
 //! store
+pub mod table;
