@@ -1,1 +1,6 @@
 //! store
+pub mod blob;
+pub mod class;
+pub mod limits;
+pub mod list;
+pub mod pack;
