@@ -4,3 +4,4 @@ pub mod class;
 pub mod limits;
 pub mod list;
 pub mod pack;
+pub mod zset;

@@ -1,0 +1,5 @@
+//! zset
+#![allow(dead_code)]
+mod member;
+mod node;
+mod tree;
