@@ -59,6 +59,11 @@ impl Blob {
             + size_class(self.chunks.capacity() * size_of::<Chunk>())
     }
 
+    /// Chunks: what a clone copies pointers of, and freeing has to free.
+    pub fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
     /// Appends `text`.
     pub fn append(&mut self, text: &[u8]) {
         let mut rest = text;

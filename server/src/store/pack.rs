@@ -18,6 +18,10 @@ const PREFIX_BYTES_MAX: usize = 10;
 /// Below this capacity giving memory back is not worth a copy. Bytes.
 const SHRINK_FROM_BYTES: usize = 64;
 
+/// A compact collection leaves its form before its pack outgrows this, whatever its limits are.
+/// The same number as Redis: 1 GiB.
+const PACK_BYTES_MAX: usize = 1 << 30;
+
 /// A packed sequence. Empty allocates nothing.
 #[derive(Default, Debug)]
 pub struct Pack {
@@ -59,6 +63,16 @@ impl Pack {
     /// Bytes an entry of `len` bytes takes.
     pub fn entry_bytes(len: usize) -> usize {
         len + 2 * prefix_bytes(len)
+    }
+
+    /// Whether one more entry, or a pair, of `len` bytes keeps the pack below its bound.
+    pub fn has_room_for(&self, len: usize) -> bool {
+        self.live_bytes() + len + 2 * PREFIX_BYTES_MAX <= PACK_BYTES_MAX
+    }
+
+    /// Allocates for `more` bytes of entries with their lengths.
+    pub fn reserve(&mut self, more: usize) {
+        self.reserve_back(more, 0);
     }
 
     /// From first to last, or back.

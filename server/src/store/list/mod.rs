@@ -70,6 +70,11 @@ impl List {
         Encoding::Quicklist
     }
 
+    /// Chunks: what a clone copies pointers of, and freeing has to free.
+    pub fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
     /// Prepends.
     pub fn push_front(&mut self, element: &[u8], limits: &Limits) {
         let limit = self.adopt(limits);
