@@ -8,4 +8,5 @@ pub mod list;
 pub mod object;
 pub mod pack;
 pub mod set;
+pub mod table;
 pub mod zset;
