@@ -1,10 +1,13 @@
 //! store
 pub mod blob;
 pub mod class;
+pub mod decimal;
 mod fields;
+pub mod glob;
 pub mod hash;
 pub mod limits;
 pub mod list;
+pub mod number;
 pub mod object;
 pub mod pack;
 pub mod set;
