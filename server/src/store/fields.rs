@@ -89,7 +89,9 @@ pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 impl Clone for Fields {
     fn clone(&self) -> Self {
         let mut copy = Fields::default();
-        self.iter().for_each(|(field, value)| drop(copy.put(field, value)));
+        for (field, value) in self.iter() {
+            copy.put(field, value);
+        }
         copy
     }
 }
@@ -147,7 +149,9 @@ mod tests {
     #[test]
     fn cursors_never_given_out_end_the_scan() {
         let mut fields = Fields::default();
-        (0..1000u32).for_each(|i| drop(fields.put(&i.to_le_bytes(), b"")));
+        for i in 0..1000u32 {
+            fields.put(&i.to_le_bytes(), b"");
+        }
         for cursor in [CURSOR_END - 1, CURSOR_END, u64::MAX] {
             assert_eq!(fields.scan(cursor, 10, &mut |_, _| {}), 0);
         }

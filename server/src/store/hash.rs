@@ -136,7 +136,9 @@ impl Hash {
     fn widen(&mut self) -> &mut Fields {
         if let Form::Compact(pack) = &self.form {
             let mut fields = Fields::default();
-            pairs(pack).for_each(|(field, value)| drop(fields.put(field, value)));
+            for (field, value) in pairs(pack) {
+                fields.put(field, value);
+            }
             self.form = Form::Table(fields);
         }
         match &mut self.form {
@@ -207,7 +209,7 @@ mod tests {
                     state
                 });
                 prop_assert_eq!(drawn.is_some(), !model.is_empty());
-                for (field, value) in drawn {
+                if let Some((field, value)) = drawn {
                     prop_assert_eq!(model.get(field).map(|v| &v[..]), Some(value));
                     prop_assert_eq!(hash.get(field), Some(value));
                 }
@@ -222,11 +224,15 @@ mod tests {
         let limits = Limits::default();
         let mut hash = Hash::new();
         let field = |i: u32| format!("field:{i}").into_bytes();
-        (0..20_000).for_each(|i| drop(hash.set(&field(i), b"v", &limits)));
+        for i in 0..20_000 {
+            hash.set(&field(i), b"v", &limits);
+        }
         let mut seen = HashSet::new();
         let (mut cursor, mut calls) = (0, 0);
         loop {
-            cursor = hash.scan(cursor, 10, |f, _| drop(seen.insert(f.to_vec())));
+            cursor = hash.scan(cursor, 10, |f, _| {
+                seen.insert(f.to_vec());
+            });
             calls += 1;
             if calls == 300 {
                 assert_ne!(cursor, 0);

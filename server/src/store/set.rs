@@ -182,9 +182,7 @@ impl Set {
             Form::Ints(ints) => {
                 ints.get(draw_below(ints.len(), next_random)).map(|value| Member::Int(*value))
             }
-            Form::Compact(pack) => {
-                pack.nth(draw_below(pack.len(), next_random)).map(Member::Bytes)
-            }
+            Form::Compact(pack) => pack.nth(draw_below(pack.len(), next_random)).map(Member::Bytes),
             Form::Table(fields) => fields.random(next_random).map(|pair| Member::Bytes(pair.0)),
         }
     }
@@ -199,7 +197,8 @@ impl Set {
             return self.widen().put(member, b"");
         }
         let mut pack = Pack::new();
-        let ints_bytes = self.iter().map(|m| m.with(|text| Pack::entry_bytes(text.len()))).sum();
+        let entry_bytes = |m: Member<'_>| m.with(|text| Pack::entry_bytes(text.len()));
+        let ints_bytes: usize = self.iter().map(entry_bytes).sum();
         pack.reserve(Pack::entry_bytes(member.len()) + ints_bytes);
         self.iter().for_each(|m| m.with(|text| pack.push_back(text, 0)));
         pack.push_back(member, 0);
@@ -211,7 +210,9 @@ impl Set {
     fn widen(&mut self) -> &mut Fields {
         if !matches!(self.form, Form::Table(_)) {
             let mut fields = Fields::default();
-            self.iter().for_each(|m| drop(m.with(|text| fields.put(text, b""))));
+            for m in self.iter() {
+                m.with(|text| fields.put(text, b""));
+            }
             self.form = Form::Table(fields);
         }
         match &mut self.form {
@@ -309,8 +310,12 @@ mod tests {
         let limits = small();
         let grown = |texts: &[&str], ints: i64| {
             let mut set = Set::new();
-            (0..ints).for_each(|i| drop(set.add(i.to_string().as_bytes(), &limits)));
-            texts.iter().for_each(|text| drop(set.add(text.as_bytes(), &limits)));
+            for i in 0..ints {
+                set.add(i.to_string().as_bytes(), &limits);
+            }
+            for text in texts.iter() {
+                set.add(text.as_bytes(), &limits);
+            }
             set.encoding()
         };
         assert_eq!(grown(&[], 20), Encoding::Intset);
@@ -327,11 +332,15 @@ mod tests {
         let limits = Limits::default();
         let mut set = Set::new();
         let member = |i: u32| i.to_string().into_bytes();
-        (0..20_000).for_each(|i| drop(set.add(&member(i), &limits)));
+        for i in 0..20_000 {
+            set.add(&member(i), &limits);
+        }
         let mut seen = HashSet::new();
         let (mut cursor, mut calls) = (0, 0);
         loop {
-            cursor = set.scan(cursor, 10, |m| drop(seen.insert(m.to_vec())));
+            cursor = set.scan(cursor, 10, |m| {
+                seen.insert(m.to_vec());
+            });
             calls += 1;
             if calls == 300 {
                 assert_ne!(cursor, 0);

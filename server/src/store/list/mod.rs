@@ -507,7 +507,9 @@ mod tests {
                 };
                 assert_eq!(removed, gone.len());
                 gone.sort_unstable();
-                gone.iter().rev().for_each(|&i| drop(model.remove(i)));
+                for &i in gone.iter().rev() {
+                    model.remove(i);
+                }
             }
         }
     }

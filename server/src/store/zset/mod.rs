@@ -229,9 +229,9 @@ impl SortedSet {
                 pack.iter().map(parts).for_each(|(member, score)| visit(member, score));
                 0
             }
-            Form::Large(large) => large
-                .scores
-                .scan(cursor, count, &mut |member, value| visit(member, decode(value))),
+            Form::Large(large) => {
+                large.scores.scan(cursor, count, &mut |member, value| visit(member, decode(value)))
+            }
         }
     }
 
@@ -442,7 +442,9 @@ mod tests {
                         let gone: Vec<Vec<u8>> =
                             all.iter().skip(start).take(3).map(|e| e.0.to_vec()).collect();
                         prop_assert_eq!(set.remove_rank_range(start, 3), gone.len());
-                        gone.iter().for_each(|m| drop(model.remove(m)));
+                        for m in gone.iter() {
+                            model.remove(m);
+                        }
                     }
                     _ => {
                         let added = set.add(&member, score, &small());
@@ -469,7 +471,9 @@ mod tests {
             bound in "[ab]{0,6}",
         ) {
             let mut set = SortedSet::new();
-            members.iter().for_each(|m| drop(set.add(m.as_bytes(), 7.0, &small())));
+            for m in members.iter() {
+                set.add(m.as_bytes(), 7.0, &small());
+            }
             let below = members.iter().filter(|m| **m < bound).count();
             let up_to = members.iter().filter(|m| **m <= bound).count();
             let bound = bound.as_bytes();
@@ -500,11 +504,15 @@ mod tests {
         let limits = Limits::default();
         let mut set = SortedSet::new();
         let member = |i: u32| format!("member:{i}").into_bytes();
-        (0..20_000).for_each(|i| drop(set.add(&member(i), f64::from(i), &limits)));
+        for i in 0..20_000 {
+            set.add(&member(i), f64::from(i), &limits);
+        }
         let mut seen = HashSet::new();
         let (mut cursor, mut calls) = (0, 0);
         loop {
-            cursor = set.scan(cursor, 10, |m, _| drop(seen.insert(m.to_vec())));
+            cursor = set.scan(cursor, 10, |m, _| {
+                seen.insert(m.to_vec());
+            });
             calls += 1;
             if calls == 300 {
                 assert_ne!(cursor, 0);
