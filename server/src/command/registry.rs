@@ -32,6 +32,8 @@ pub struct Entry {
     pub subcommands: Vec<CommandId>,
     /// Is it a subcommand itself?
     pub parent: Option<CommandId>,
+    /// Is each call timed on its own? Not if it takes constant time.
+    timed: bool,
 }
 
 /// All commands.
@@ -72,6 +74,12 @@ impl Registry {
     #[inline]
     pub fn entry(&self, id: CommandId) -> &Entry {
         &self.entries[id.index()]
+    }
+
+    /// Is each call of this command timed on its own?
+    #[inline]
+    pub fn is_timed(&self, id: CommandId) -> bool {
+        self.entries[id.index()].timed
     }
 
     /// All top-level commands in id order.
@@ -124,6 +132,7 @@ fn add(entries: &mut Vec<Entry>, command: &'static Command) {
         full_name: command.name.to_owned(),
         subcommands: Vec::new(),
         parent: None,
+        timed: is_timed(command),
     });
     for sub in command.subcommands {
         let sub_id = CommandId(entries.len() as u16);
@@ -132,9 +141,15 @@ fn add(entries: &mut Vec<Entry>, command: &'static Command) {
             full_name: format!("{}|{}", command.name, sub.name),
             subcommands: Vec::new(),
             parent: Some(id),
+            timed: is_timed(sub),
         });
         entries[id.index()].subcommands.push(sub_id);
     }
+}
+
+/// Constant-time commands on one slot get a share of their batch's time instead.
+fn is_timed(command: &Command) -> bool {
+    !command.complexity.starts_with("O(1)")
 }
 
 fn place(entries: &[Entry], multiplier: u64) -> Option<Box<[[u16; 2]; BUCKETS]>> {

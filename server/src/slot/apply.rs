@@ -62,12 +62,12 @@ impl Owned<'_> {
                 list.remove_range(start, count);
                 count
             }),
-            Op::ListSet { key, index, value } => self.with_list(key, |list, limits| {
-                list.set(index, value, limits);
+            Op::ListSet { key, index, value } => self.with_list(key, |list, _| {
+                list.set(index, value);
                 1
             }),
-            Op::ListInsert { key, index, value } => self.with_list(key, |list, limits| {
-                list.insert(index, value, limits);
+            Op::ListInsert { key, index, value } => self.with_list(key, |list, _| {
+                list.insert(index, value);
                 list.len()
             }),
             Op::ListRemove { key, start, count } => self.with_list(key, |list, _| {
@@ -108,7 +108,7 @@ impl Owned<'_> {
         let new = if value.len() <= FLAT_STRING_MAX_BYTES {
             NewValue::Bytes(value)
         } else {
-            let object = Box::new(Object::Blob(Blob::from(value)));
+            let object = Box::new(Object::Blob(Blob::from_slice(value)));
             self.body.boxed_bytes += boxed_bytes(&object);
             NewValue::Boxed(object)
         };
@@ -257,7 +257,7 @@ impl Owned<'_> {
         let end = offset + bytes.len();
         let len = end.max(value.len());
         if len > FLAT_STRING_MAX_BYTES {
-            let mut blob = Blob::from(&value[..]);
+            let mut blob = Blob::from_slice(&value);
             blob.write_at(offset, bytes);
             let object = Box::new(Object::Blob(blob));
             self.body.boxed_bytes += boxed_bytes(&object);
@@ -291,10 +291,11 @@ impl Owned<'_> {
         change: impl FnOnce(&mut Object, &Limits) -> R,
     ) -> R {
         let limits = self.limits();
-        let table = &mut self.body.keys.table;
+        let body = &mut *self.body;
+        let table = &mut body.keys.table;
         if table.find(key.hash, key.bytes).is_none() {
             let object = Box::new(make());
-            self.body.boxed_bytes += boxed_bytes(&object);
+            body.boxed_bytes += boxed_bytes(&object);
             table.put(key.hash, key.bytes, NewValue::Boxed(object), Expiry::Never);
         }
         let mut entry = table.find_mut(key.hash, key.bytes).expect("put just above");
@@ -303,7 +304,7 @@ impl Owned<'_> {
         let result = change(object, &limits);
         let after = boxed_bytes(object);
         let emptied = object.len() == 0;
-        self.body.boxed_bytes = self.body.boxed_bytes + after - before;
+        body.boxed_bytes = body.boxed_bytes + after - before;
         if emptied {
             self.delete(key);
         } else {

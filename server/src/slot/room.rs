@@ -171,7 +171,7 @@ impl Rooms {
     /// Stage 1 of a batch: the room's line is on its way.
     #[inline]
     pub fn prefetch_room(&self, slot: SlotId) {
-        crate::store::table::prefetch(self.room(slot));
+        crate::store::table::prefetch_line(self.room(slot));
     }
 
     /// Stage 2: the bucket's (or directory's) line. Address arithmetic only, no lock.
