@@ -26,3 +26,5 @@ pub mod session;
 pub mod slot;
 pub mod static_table;
 pub mod store;
+#[cfg(any(test, fuzzing))]
+pub mod testing;

@@ -121,10 +121,9 @@ fn identity(start: &Start) -> io::Result<(NodeId, ClusterId, Vec<FoundingNode>)>
 fn stored_id(dir: &Path) -> io::Result<NodeId> {
     let path = dir.join("node.id");
     match std::fs::read_to_string(&path) {
-        Ok(text) => text
-            .trim()
-            .parse()
-            .map_err(|e| io::Error::other(format!("{}: {e}", path.display()))),
+        Ok(text) => {
+            text.trim().parse().map_err(|e| io::Error::other(format!("{}: {e}", path.display())))
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let id = hex(40);
             std::fs::write(&path, format!("{id}\n"))?;

@@ -71,7 +71,10 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_named() {
-        assert_eq!(parse("# x\n\nabc\n").unwrap_err(), "static table, line 3: expected 5 words, got 1");
+        assert_eq!(
+            parse("# x\n\nabc\n").unwrap_err(),
+            "static table, line 3: expected 5 words, got 1"
+        );
         assert!(parse("").is_err());
     }
 }

@@ -167,7 +167,8 @@ fn place(entries: &[Entry], multiplier: u64) -> Option<Box<[[u16; 2]; BUCKETS]>>
 fn bucket_of(name: &[u8], multiplier: u64) -> usize {
     const FOLD: u64 = 0xDFDF_DFDF_DFDF_DFDF;
     let n = name.len();
-    let (a, b) = if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>())
+    let (a, b) = if let (Some(first), Some(last)) =
+        (name.first_chunk::<8>(), name.last_chunk::<8>())
     {
         (u64::from_le_bytes(*first), u64::from_le_bytes(*last))
     } else if let (Some(first), Some(last)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {

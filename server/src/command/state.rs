@@ -206,8 +206,7 @@ impl NodeState {
     /// Empties every slot of this node, one op group a slot. May wait for rooms.
     pub fn flush_all(&self, now: Now) {
         for slot in SlotId::all() {
-            if let Admit::Served(mut owned) =
-                self.rooms.admit(slot, now.unix_ms, Patience::Block)
+            if let Admit::Served(mut owned) = self.rooms.admit(slot, now.unix_ms, Patience::Block)
                 && !owned.keys().is_empty()
             {
                 owned.apply(Op::Flush);

@@ -4,6 +4,7 @@
 //! Nodes that share a table from a file may not: there is no log between them yet, and a change
 //! that the others do not learn of is just what this system is there to refuse.
 
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -52,9 +53,11 @@ impl FixedTable {
     ) -> Result<FixedTable, String> {
         let mut table = SlotTable::new();
         let by = Proposer { node: me, boot: Boot(1) };
+        let versions = Cell::new(0);
         let mut propose = |by: Proposer, change: TableChange| {
             let name = change.name();
-            let version = TableVersion(table.version().0 + 1);
+            versions.set(versions.get() + 1);
+            let version = TableVersion(versions.get());
             let verdicts = table.apply(&Proposal { cluster, by, change }, version);
             verdicts.all().map_err(|refusal| format!("{name}: {refusal}"))
         };
@@ -72,7 +75,8 @@ impl FixedTable {
             propose(Proposer { node: node.id, boot: Boot(1) }, boot)?;
         }
         for node in nodes.iter().filter(|n| !n.slots.is_empty()) {
-            let seen = TableVersion(u64::MAX);
+            // Each change so far was one version: the next is decided at the last.
+            let seen = TableVersion(versions.get());
             let slots = node.slots.clone();
             propose(by, TableChange::AssignSlots { slots, to: node.id, seen })?;
         }

@@ -45,8 +45,9 @@ impl Owned<'_> {
             Op::HashSet { key, pairs } => self.with_hash(key, |hash, limits| {
                 pairs.chunks_exact(2).filter(|p| hash.set(p[0], p[1], limits)).count()
             }),
-            Op::HashDelete { key, fields } => self
-                .with_hash(key, |hash, _| fields.iter().filter(|f| hash.remove(f)).count()),
+            Op::HashDelete { key, fields } => {
+                self.with_hash(key, |hash, _| fields.iter().filter(|f| hash.remove(f)).count())
+            }
             Op::ListPush { key, end, items } => self.with_list(key, |list, limits| {
                 for item in items {
                     match end {
@@ -75,16 +76,17 @@ impl Owned<'_> {
                 list.remove_range(start, count);
                 count
             }),
-            Op::SetAdd { key, members } => self.with_set(key, |set, limits| {
-                members.iter().filter(|m| set.add(m, limits)).count()
-            }),
-            Op::SetRemove { key, members } => self
-                .with_set(key, |set, _| members.iter().filter(|m| set.remove(m)).count()),
+            Op::SetAdd { key, members } => self
+                .with_set(key, |set, limits| members.iter().filter(|m| set.add(m, limits)).count()),
+            Op::SetRemove { key, members } => {
+                self.with_set(key, |set, _| members.iter().filter(|m| set.remove(m)).count())
+            }
             Op::ZsetAdd { key, items } => self.with_zset(key, |zset, limits| {
                 items.iter().filter(|(s, m)| zset.add(m, *s, limits) == Added::New).count()
             }),
-            Op::ZsetRemove { key, members } => self
-                .with_zset(key, |zset, _| members.iter().filter(|m| zset.remove(m)).count()),
+            Op::ZsetRemove { key, members } => {
+                self.with_zset(key, |zset, _| members.iter().filter(|m| zset.remove(m)).count())
+            }
             Op::ZsetRemoveRanks { key, start, count } => self.with_zset(key, |zset, _| {
                 let count = count.min(zset.len().saturating_sub(start));
                 zset.remove_rank_range(start, count);
@@ -314,33 +316,47 @@ impl Owned<'_> {
     }
 
     fn with_hash<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut Hash, &Limits) -> R) -> R {
-        self.with_object(key, || Object::Hash(Hash::new()), |object, limits| match object {
-            Object::Hash(hash) => f(hash, limits),
-            other => panic!("hash op on a {}", other.type_name()),
-        })
+        self.with_object(
+            key,
+            || Object::Hash(Hash::new()),
+            |object, limits| match object {
+                Object::Hash(hash) => f(hash, limits),
+                other => panic!("hash op on a {}", other.type_name()),
+            },
+        )
     }
 
     fn with_list<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut List, &Limits) -> R) -> R {
-        self.with_object(key, || Object::List(List::new()), |object, limits| match object {
-            Object::List(list) => f(list, limits),
-            other => panic!("list op on a {}", other.type_name()),
-        })
+        self.with_object(
+            key,
+            || Object::List(List::new()),
+            |object, limits| match object {
+                Object::List(list) => f(list, limits),
+                other => panic!("list op on a {}", other.type_name()),
+            },
+        )
     }
 
     fn with_set<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut Set, &Limits) -> R) -> R {
-        self.with_object(key, || Object::Set(Set::new()), |object, limits| match object {
-            Object::Set(set) => f(set, limits),
-            other => panic!("set op on a {}", other.type_name()),
-        })
+        self.with_object(
+            key,
+            || Object::Set(Set::new()),
+            |object, limits| match object {
+                Object::Set(set) => f(set, limits),
+                other => panic!("set op on a {}", other.type_name()),
+            },
+        )
     }
 
     fn with_zset<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut SortedSet, &Limits) -> R) -> R {
-        self.with_object(key, || Object::SortedSet(SortedSet::new()), |object, limits| {
-            match object {
+        self.with_object(
+            key,
+            || Object::SortedSet(SortedSet::new()),
+            |object, limits| match object {
                 Object::SortedSet(zset) => f(zset, limits),
                 other => panic!("sorted-set op on a {}", other.type_name()),
-            }
-        })
+            },
+        )
     }
 }
 

@@ -5,8 +5,8 @@
 //! (DESIGN 3). Long commands that run where blocking is allowed may wait at the lock itself.
 //! Never two rooms' locks at once, never a lock across an await.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
