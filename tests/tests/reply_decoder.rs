@@ -16,9 +16,7 @@ fn reply() -> impl Strategy<Value = Value> {
         prop::collection::vec(any::<u8>(), 0..40).prop_map(Value::Bulk),
         Just(Value::NullBulk),
     ];
-    leaf.prop_recursive(4, 32, 6, |inner| {
-        prop::collection::vec(inner, 0..6).prop_map(Value::Array)
-    })
+    leaf.prop_recursive(4, 32, 6, |inner| prop::collection::vec(inner, 0..6).prop_map(Value::Array))
 }
 
 fn write(value: &Value, out: &mut Vec<u8>) {
