@@ -16,17 +16,19 @@ as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo > /dev/null; then sudo -n "$@"; else return 1; fi
 }
 
-# debian COMMAND PACKAGE: installs PACKAGE if COMMAND is missing. No package here starts a service.
+# debian COMMAND PACKAGE...: installs the packages if COMMAND is missing. None starts a service.
 debian() {
-  command -v "$1" > /dev/null && return 0
-  command -v apt-get > /dev/null || { say "$1 is missing and there is no apt-get"; return 1; }
-  say "installing $2"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2" \
-    > "$CACHE/apt.log" 2>&1 ||
-    { as_root apt-get update -qq >> "$CACHE/apt.log" 2>&1 &&
-      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2" \
-        >> "$CACHE/apt.log" 2>&1; } ||
-    { say "cannot install $2: $(tail -1 "$CACHE/apt.log")"; return 1; }
+  local wanted=$1; shift
+  command -v "$wanted" > /dev/null && return 0
+  command -v apt-get > /dev/null || { say "$wanted is missing and there is no apt-get"; return 1; }
+  say "installing $*"
+  { apt_install "$@" || { as_root apt-get update -qq && apt_install "$@"; }; } \
+    > "$CACHE/apt.log" 2>&1 && return 0
+  say "cannot install $*: $(tail -1 "$CACHE/apt.log")"
+  return 1
+}
+apt_install() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 }
 
 # The Python of our client checks, with the pinned packages of tests/clients/requirements.txt.

@@ -184,7 +184,7 @@ fn arrows(source: &Source, say: &mut Say<'_>) {
                 || used.starts_with(&format!("{name}::"))
                 || first == *name
         };
-        if first != module && !allowed.iter().any(|name| fine(&name)) {
+        if first != module && !allowed.iter().any(fine) {
             let may = if allowed.is_empty() { "nothing".into() } else { allowed.join(", ") };
             say(at, format!("`{module}` uses `{used}`; it may use {may} (arrows go one way)"));
         }

@@ -10,6 +10,7 @@ use slot_tests::process::{Node, binary};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -31,7 +32,7 @@ struct Wish {
     max_busy_bytes: f64,
 }
 
-fn main() -> io::Result<()> {
+fn main() -> io::Result<ExitCode> {
     let mut flags = Flags::from_env(USAGE);
     let slotd = flags.maybe::<PathBuf>("--slotd");
     let wish = Wish {
@@ -50,7 +51,8 @@ fn main() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let held = runtime.block_on(probe(&node, &wish))?;
     println!("idle-and-busy: {}", if held { "holds" } else { "DOES NOT HOLD" });
-    std::process::exit(i32::from(!held))
+    // Returned, not exited with: the node ends with its owner.
+    Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn probe(node: &Node, wish: &Wish) -> io::Result<bool> {

@@ -13,6 +13,7 @@ use slot_tests::resp::{Client, Value};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -45,7 +46,7 @@ struct Run {
     errors: Vec<String>,
 }
 
-fn main() -> io::Result<()> {
+fn main() -> io::Result<ExitCode> {
     let mut flags = Flags::from_env(USAGE);
     let slotd = flags.maybe::<PathBuf>("--slotd");
     let hold = Duration::from_millis(flags.value("--hold-ms", 5_000));
@@ -68,8 +69,8 @@ fn main() -> io::Result<()> {
     let lags = table.join().map_err(|_| io::Error::other("the table watcher panicked"))??;
     let holds = judge(quiet, held, holder.finish()?, lags, &probe);
     println!("stall-probe: {}", if holds { "holds" } else { "DOES NOT HOLD" });
-    drop(node);
-    std::process::exit(i32::from(!holds))
+    // Returned, not exited with: the node ends with its owner.
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Probe {
