@@ -1,5 +1,5 @@
 //! slotd, the server.
+pub mod config;
+pub mod gate;
 pub mod resp;
 pub mod store;
-pub mod gate;
-pub mod config;

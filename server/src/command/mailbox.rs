@@ -1,0 +1,67 @@
+//! A connection's mailbox: how others wake its task. A few bits and one waker; a letter is a
+//! bit, what it stands for lies where the bit says. Checking it costs a load.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+
+use atomic_waker::AtomicWaker;
+
+/// The bits.
+pub mod letter {
+    /// End the connection.
+    pub const KILL: u32 = 1;
+    /// A blocked client's reply is ready.
+    pub const SERVED: u32 = 1 << 1;
+    /// CLIENT UNBLOCK ... TIMEOUT.
+    pub const UNBLOCK_TIMEOUT: u32 = 1 << 2;
+    /// CLIENT UNBLOCK ... ERROR.
+    pub const UNBLOCK_ERROR: u32 = 1 << 3;
+    /// CLIENT UNPAUSE, or the pause was changed.
+    pub const UNPAUSED: u32 = 1 << 4;
+    /// Watermarks or grants moved: gated replies may leave.
+    pub const GATE: u32 = 1 << 5;
+    /// Out-of-band messages lie ready.
+    pub const PUSH: u32 = 1 << 6;
+}
+
+/// Bits and a waker.
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    letters: AtomicU32,
+    waker: AtomicWaker,
+}
+
+impl Mailbox {
+    /// Drops a letter in and wakes the connection's task.
+    pub fn post(&self, letter: u32) {
+        self.letters.fetch_or(letter, Ordering::SeqCst);
+        self.waker.wake();
+    }
+
+    /// Takes all letters.
+    pub fn take(&self) -> u32 {
+        self.letters.swap(0, Ordering::SeqCst)
+    }
+
+    /// Takes back a letter that has become pointless.
+    pub fn retract(&self, letter: u32) {
+        self.letters.fetch_and(!letter, Ordering::SeqCst);
+    }
+
+    /// Is there anything? One load.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.letters.load(Ordering::Relaxed) != 0
+    }
+
+    /// Ready with the letters when there are any.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<u32> {
+        if self.letters.load(Ordering::SeqCst) == 0 {
+            self.waker.register(cx.waker());
+            if self.letters.load(Ordering::SeqCst) == 0 {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(self.take())
+    }
+}

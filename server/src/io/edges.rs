@@ -1,0 +1,130 @@
+//! What handlers may ask of the outside world, carried out.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use slots::SlotId;
+use tokio::sync::Notify;
+
+use crate::command::{Edges, MemoryUse, Now};
+use crate::io::clock;
+use crate::slot::room::Chores;
+use crate::store::object::Object;
+use crate::store::table::Table;
+
+/// The real world.
+pub struct RealEdges {
+    /// Rung by SHUTDOWN.
+    pub stop: Arc<Notify>,
+}
+
+impl Edges for RealEdges {
+    fn now(&self) -> Now {
+        clock::now()
+    }
+
+    fn run_long(&self, f: &mut dyn FnMut()) {
+        tokio::task::block_in_place(f);
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "only under run_long: DEBUG's test hooks")]
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    fn memory(&self) -> MemoryUse {
+        use tikv_jemalloc_ctl::{epoch, stats};
+        let _ = epoch::advance();
+        MemoryUse {
+            allocated: stats::allocated::read().unwrap_or(0) as u64,
+            active: stats::active::read().unwrap_or(0) as u64,
+            resident: stats::resident::read().unwrap_or(0) as u64,
+            rss: resident_set(),
+        }
+    }
+
+    fn cpu_seconds(&self) -> (f64, f64) {
+        clock::cpu_seconds()
+    }
+
+    fn purge_memory(&self) {
+        // Background threads return dirty pages within seconds; an epoch refreshes the figures.
+        let _ = tikv_jemalloc_ctl::epoch::advance();
+    }
+
+    fn read_file(&self, path: &str) -> std::io::Result<String> {
+        std::fs::read_to_string(path)
+    }
+
+    fn write_file(&self, path: &str, text: &str) -> std::io::Result<()> {
+        let temporary = format!("{path}.tmp");
+        let mut file = std::fs::File::create(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)
+    }
+
+    fn shut_down(&self) {
+        self.stop.notify_one();
+    }
+
+    fn random_u64(&self) -> u64 {
+        clock::random_u64()
+    }
+}
+
+/// Resident set of this process, bytes.
+fn resident_set() -> u64 {
+    const PAGE_BYTES: u64 = 4096;
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_ascii_whitespace().nth(1).and_then(|p| p.parse::<u64>().ok());
+    pages.unwrap_or(0) * PAGE_BYTES
+}
+
+/// What rooms leave for others to do.
+enum Chore {
+    Free(Box<Object>),
+    FreeTable(Table<Object>),
+}
+
+/// Slots whose earliest expiry moved forward, with the time: read by the expiry task.
+pub type Due = Arc<Mutex<Vec<(SlotId, u64)>>>;
+
+/// Chores as sent to a thread and a task.
+pub struct RealChores {
+    free: Sender<Chore>,
+    due: Due,
+}
+
+impl RealChores {
+    /// Starts the freeing thread. The second part is what the expiry task reads.
+    #[allow(clippy::disallowed_methods, reason = "threads start in io/")]
+    pub fn start() -> (RealChores, Due) {
+        let (free, chores): (Sender<Chore>, Receiver<Chore>) = channel();
+        // The thread ends when the rooms, and with them the sender, are gone.
+        std::thread::Builder::new()
+            .name("slotd-free".into())
+            .spawn(move || chores.into_iter().for_each(drop))
+            .expect("a thread can be started at boot");
+        let due = Due::default();
+        (RealChores { free, due: due.clone() }, due)
+    }
+}
+
+impl Chores for RealChores {
+    fn expiry_due(&self, slot: SlotId, at_ms: u64) {
+        self.due.lock().push((slot, at_ms));
+    }
+
+    fn free(&self, object: Box<Object>) {
+        // A closed channel means the process ends: freeing here is right then, too.
+        let _ = self.free.send(Chore::Free(object));
+    }
+
+    fn free_table(&self, table: Table<Object>) {
+        let _ = self.free.send(Chore::FreeTable(table));
+    }
+}

@@ -1,0 +1,62 @@
+//! The listening sockets: accepts clients within the limits and starts their tasks.
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::command::{ClientShared, NodeState};
+use crate::io::{clock, conn};
+
+/// Pause after a failed accept (out of descriptors): the listener must not spin.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Accepts for ever.
+pub async fn accept_all(listener: TcpListener, node: Arc<NodeState>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => accept(stream, peer, &node),
+            Err(error) => {
+                tracing::warn!(%error, "accept failed");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+fn accept(stream: TcpStream, peer: SocketAddr, node: &Arc<NodeState>) {
+    if node.clients.len() as u64 >= node.config.live().maxclients.load() {
+        node.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
+        let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+        return;
+    }
+    if is_protected(node, peer) {
+        node.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
+        let _ = stream.try_write(PROTECTED.as_bytes());
+        return;
+    }
+    let _ = stream.set_nodelay(true);
+    node.stats.connections.fetch_add(1, Ordering::Relaxed);
+    let laddr = stream.local_addr().map_or(String::new(), |a| a.to_string());
+    let fd = stream.as_raw_fd();
+    let id = node.clients.next_id();
+    let now_ns = clock::now().mono_ns;
+    let shared = Arc::new(ClientShared::new(id, peer.to_string(), laddr, fd, now_ns));
+    node.clients.add(shared.clone());
+    tokio::spawn(conn::serve(stream, node.clone(), shared));
+}
+
+/// Protected mode: without a password only clients on this machine are served.
+fn is_protected(node: &NodeState, peer: SocketAddr) -> bool {
+    let live = node.config.live();
+    live.protected_mode.load()
+        && !live.requirepass.is_set()
+        && !peer.ip().to_canonical().is_loopback()
+}
+
+const PROTECTED: &str = "-DENIED slotd is in protected mode: no password is set, so only clients \
+on this machine are served. Set one with 'requirepass', or start with '--protected-mode no' on a \
+network that you trust.\r\n";

@@ -1,0 +1,9 @@
+//! The edges: sockets, clocks, randomness, threads, signals. Everything else is pure and takes
+//! `now` and bytes; nothing but `node` and the binary uses this module.
+
+pub mod clock;
+pub mod conn;
+pub mod edges;
+pub mod listen;
+pub mod local;
+pub mod signals;

@@ -1,0 +1,151 @@
+//! One client connection without its socket: bytes in, bytes out.
+//!
+//! The edge reads bytes, calls `process`, writes what lies in `Worker::out`, and does what the
+//! returned `Step` says. The session never sees a socket, a clock or a task.
+//!
+//! ```text
+//!                 process -> NeedInput            (read more)
+//!                         -> Flush                (write, then process again)
+//!   Running ------------- -> Busy(slot)           (wait a little, then process again)
+//!     ^   ^               -> Paused               (wait for the pause's end, process again)
+//!     |   |               -> Close                (write, then close)
+//!     |   +-- resume ---- -> Blocked(deadline)    (wait for a letter or the deadline)
+//!     |                          |
+//!     +--- reply in out <--------+ resume(letters | timeout)
+//! ```
+
+mod batch;
+mod blocked;
+mod multi;
+mod run;
+pub mod worker;
+
+use slots::SlotId;
+
+use crate::command::{Client, NodeState, Now};
+use crate::resp::{Partial, Reply};
+
+pub use worker::Worker;
+
+/// Replies beyond this are written out before more commands run: bounds what a pipeline of
+/// big GETs costs. One reply may still be larger.
+pub const FLUSH_BYTES: usize = 256 * 1024;
+
+/// What the edge does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Everything complete is answered; the next request needs at least `bytes` in the buffer
+    /// (counted from the first unconsumed byte).
+    NeedInput {
+        /// Bytes from the first unconsumed one; 1 when nothing is begun.
+        bytes: usize,
+    },
+    /// Much output: write it, then call `process` with the rest of the input.
+    Flush,
+    /// The room is held by somebody: wait a little, then call `process` again.
+    Busy(SlotId),
+    /// CLIENT PAUSE holds the next command back: wait for its end, then call `process` again.
+    Paused,
+    /// The client is blocked until a letter or the deadline (monotonic ns).
+    Blocked {
+        /// `None` = no time limit.
+        deadline_ns: Option<u64>,
+    },
+    /// Write what there is, then close.
+    Close,
+}
+
+/// What `process` did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Input bytes used up.
+    pub consumed: usize,
+    /// What to do next.
+    pub step: Step,
+}
+
+/// One client connection's state.
+pub struct Session {
+    /// The client.
+    pub client: Client,
+    partial: Partial,
+    multi: Option<Box<multi::Transaction>>,
+    watches: Option<Box<multi::Watches>>,
+    blocked: Option<Box<blocked::Blocked>>,
+    /// A command that was held back before it ran is not counted twice.
+    held_back: bool,
+}
+
+impl Session {
+    /// A fresh connection.
+    pub fn new(client: Client) -> Session {
+        Session {
+            client,
+            partial: Partial::default(),
+            multi: None,
+            watches: None,
+            blocked: None,
+            held_back: false,
+        }
+    }
+
+    /// Answers every complete request in `input`, as far as the returned step allows. Replies
+    /// are appended to `worker.out`.
+    pub fn process(
+        &mut self,
+        input: &[u8],
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+    ) -> Progress {
+        let mut at = 0;
+        loop {
+            if let Some(blocked) = &self.blocked {
+                let step = Step::Blocked { deadline_ns: blocked.deadline_ns };
+                return Progress { consumed: at, step };
+            }
+            let decoded = self.decode(input, at, worker, node);
+            if worker.batch.is_empty() {
+                return self.end_of_input(decoded, worker, at);
+            }
+            self.prefetch(worker, node);
+            let (consumed, stopped) = self.run_batch(input, at, worker, node, now);
+            at = consumed;
+            if let Some(step) = stopped {
+                self.partial = Partial::default();
+                return Progress { consumed: at, step };
+            }
+            if let batch::Decoded::Broken(_) | batch::Decoded::NeedInput { .. } = decoded {
+                return self.end_of_input(decoded, worker, at);
+            }
+        }
+    }
+
+    fn end_of_input(
+        &mut self,
+        decoded: batch::Decoded,
+        worker: &mut Worker,
+        at: usize,
+    ) -> Progress {
+        match decoded {
+            batch::Decoded::NeedInput { bytes, skipped_to } => {
+                Progress { consumed: at.max(skipped_to), step: Step::NeedInput { bytes } }
+            }
+            batch::Decoded::Broken(error) => {
+                let mut text = b"ERR ".to_vec();
+                text.extend_from_slice(&error.text());
+                let start = worker.out.len();
+                Reply::new(&mut worker.out, self.client.proto).error(text);
+                worker.stats.count_error(&worker.out[start..]);
+                Progress { consumed: at, step: Step::Close }
+            }
+            batch::Decoded::Full => Progress { consumed: at, step: Step::Flush },
+        }
+    }
+
+    /// The connection is gone: lets go of everything others hold for it.
+    pub fn close(&mut self, node: &NodeState) {
+        self.end_watches(node);
+        self.abandon_block(node);
+    }
+}

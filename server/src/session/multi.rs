@@ -1,0 +1,417 @@
+//! Transactions: MULTI's queue, WATCH, EXEC.
+//!
+//! EXEC takes one lock, checks the watches and the ownership under it, and runs the queue as one
+//! op group: whole in the log, in replies and at a move. All keys must be of one slot; WATCH may
+//! name keys of others. Commands on the whole node (FLUSHALL, SCAN...) may stand in the queue.
+
+use slots::SlotId;
+
+use crate::command::client::client_flag;
+use crate::command::{
+    Args, Command, CommandError, CommandId, Cx, Flow, Handler, NodeCx, NodeState, Now, OwnedArgs,
+    SessionVerb, TimeoutReply, flag, registry,
+};
+use crate::resp::{Proto, Reply};
+use crate::session::run::{Ran, call, cx};
+use crate::session::{Session, Step, Worker};
+use crate::slot::{Admit, Key, Owned, Patience, Watch};
+
+/// Bytes of queued commands a transaction may hold; more answers an error and poisons it.
+pub const QUEUE_MAX_BYTES: usize = 256 * 1024 * 1024;
+
+/// An open MULTI.
+#[derive(Default)]
+pub(super) struct Transaction {
+    queue: Vec<(CommandId, OwnedArgs)>,
+    bytes: usize,
+    poisoned: bool,
+}
+
+/// What WATCH remembers.
+pub(super) struct Watches {
+    watch: Watch,
+    keys: Vec<WatchedKey>,
+}
+
+struct WatchedKey {
+    key: Box<[u8]>,
+    slot: SlotId,
+    /// When the key will expire, which changes it although nobody touches it (D08).
+    expiry_ms: Option<u64>,
+}
+
+impl Session {
+    /// An error while queueing: EXEC will refuse.
+    pub(super) fn poison(&mut self) {
+        if let Some(multi) = &mut self.multi {
+            multi.poisoned = true;
+        }
+    }
+
+    pub(super) fn queue(
+        &mut self,
+        id: CommandId,
+        args: &Args<'_>,
+        worker: &mut Worker,
+        node: &NodeState,
+    ) {
+        let _ = node;
+        let Some(multi) = &mut self.multi else { return };
+        let mut reply = Reply::new(&mut worker.out, self.client.proto);
+        let words = args.to_owned();
+        if multi.bytes + words.bytes() > QUEUE_MAX_BYTES {
+            multi.poisoned = true;
+            reply.error("ERR the transaction is too big");
+            return;
+        }
+        multi.bytes += words.bytes();
+        multi.queue.push((id, words));
+        let shared = &self.client.shared;
+        shared.queued.store(multi.queue.len() as u32, std::sync::atomic::Ordering::Relaxed);
+        shared.queue_bytes.store(multi.bytes as u64, std::sync::atomic::Ordering::Relaxed);
+        reply.simple("QUEUED");
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one request")]
+    pub(super) fn run_verb(
+        &mut self,
+        verb: SessionVerb,
+        id: CommandId,
+        args: Args<'_>,
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+        start: usize,
+    ) -> Ran {
+        if verb == SessionVerb::Unwatch && self.multi.is_some() {
+            self.queue(id, &args, worker, node);
+            return self.after_reply(worker, start);
+        }
+        let result = match verb {
+            SessionVerb::Multi => self.multi_open(worker),
+            SessionVerb::Discard => self.multi_discard(worker, node),
+            SessionVerb::Watch => self.watch(&args, worker, node, now),
+            SessionVerb::Unwatch => {
+                self.end_watches(node);
+                self.reply_ok(worker)
+            }
+            SessionVerb::Exec => self.exec(worker, node, now),
+            SessionVerb::Reset => self.reset(worker, node),
+            SessionVerb::Quit => {
+                self.client.close_after_reply = true;
+                self.reply_ok(worker)
+            }
+        };
+        if let Err(CommandError::Busy(slot)) = result {
+            worker.out.truncate(start);
+            return Ran::held_back(Step::Busy(slot));
+        }
+        worker.stats.commands[id.index()].calls.add(1);
+        worker.stats.processed.add(1);
+        let last = &self.client.shared.last_command;
+        last.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+        if let Err(error) = result {
+            worker.out.truncate(start);
+            error.write(&mut Reply::new(&mut worker.out, self.client.proto));
+            worker.stats.count_error(&worker.out[start..]);
+            worker.stats.commands[id.index()].failed.add(1);
+        }
+        self.after_reply(worker, start)
+    }
+
+    fn reply_ok(&self, worker: &mut Worker) -> Result<(), CommandError> {
+        Reply::new(&mut worker.out, self.client.proto).ok();
+        Ok(())
+    }
+
+    fn multi_open(&mut self, worker: &mut Worker) -> Result<(), CommandError> {
+        if self.multi.is_some() {
+            return Err(CommandError::Static("ERR MULTI calls can not be nested"));
+        }
+        self.multi = Some(Box::default());
+        self.note_multi_flag();
+        self.reply_ok(worker)
+    }
+
+    fn multi_discard(&mut self, worker: &mut Worker, node: &NodeState) -> Result<(), CommandError> {
+        if self.multi.is_none() {
+            return Err(CommandError::Static("ERR DISCARD without MULTI"));
+        }
+        self.close_multi(node);
+        self.reply_ok(worker)
+    }
+
+    fn close_multi(&mut self, node: &NodeState) {
+        self.multi = None;
+        self.note_multi_flag();
+        let shared = &self.client.shared;
+        shared.queued.store(0, std::sync::atomic::Ordering::Relaxed);
+        shared.queue_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
+        self.end_watches(node);
+    }
+
+    fn reset(&mut self, worker: &mut Worker, node: &NodeState) -> Result<(), CommandError> {
+        self.close_multi(node);
+        let client = &mut self.client;
+        client.set_proto(Proto::Resp2);
+        client.readonly = false;
+        client.no_touch = false;
+        client.reply_mode = crate::command::ReplyMode::On;
+        client.authenticated = !node.config.live().requirepass.is_set();
+        client.shared.set_names(|names| names.name.clear());
+        let flags = client_flag::READONLY | client_flag::NO_TOUCH | client_flag::NO_EVICT;
+        client.shared.set_flag(flags, false);
+        Reply::new(&mut worker.out, client.proto).simple("RESET");
+        Ok(())
+    }
+
+    fn watch(
+        &mut self,
+        args: &Args<'_>,
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+    ) -> Result<(), CommandError> {
+        if self.multi.is_some() {
+            return Err(CommandError::Static("ERR WATCH inside MULTI is not allowed"));
+        }
+        let watches = self
+            .watches
+            .get_or_insert_with(|| Box::new(Watches { watch: Watch::new(), keys: Vec::new() }));
+        for i in 1..args.len() {
+            let key = args.at(i);
+            if watches.keys.iter().any(|w| &*w.key == key) {
+                continue;
+            }
+            let slot = slots::slot_of(key);
+            match node.rooms.admit(slot, now.unix_ms, Patience::Spin) {
+                Admit::Served(mut owned) => {
+                    let expiry_ms = owned.watch(Key::new(key), &watches.watch);
+                    watches.keys.push(WatchedKey { key: key.into(), slot, expiry_ms });
+                }
+                Admit::Busy => return Err(CommandError::Busy(slot)),
+                Admit::Refused(refused) => return Err(node.refusal(slot, refused)),
+            }
+        }
+        let shared = &self.client.shared;
+        let count = watches.keys.len() as u32;
+        shared.watching.store(count, std::sync::atomic::Ordering::Relaxed);
+        self.reply_ok(worker)
+    }
+
+    pub(super) fn end_watches(&mut self, node: &NodeState) {
+        let Some(watches) = self.watches.take() else { return };
+        self.client.shared.watching.store(0, std::sync::atomic::Ordering::Relaxed);
+        let now = node.edges.now();
+        for watched in &watches.keys {
+            // A busy room is worth a wait here: a watch left behind would never be dropped.
+            let mut leave = || {
+                if let Admit::Served(mut owned) =
+                    node.rooms.admit(watched.slot, now.unix_ms, Patience::Block)
+                {
+                    owned.unwatch(&watched.key, &watches.watch);
+                }
+            };
+            match node.rooms.admit(watched.slot, now.unix_ms, Patience::Spin) {
+                Admit::Served(mut owned) => owned.unwatch(&watched.key, &watches.watch),
+                Admit::Refused(_) => {}
+                Admit::Busy => node.edges.run_long(&mut leave),
+            }
+        }
+    }
+
+    fn watches_broken(&self, now: Now) -> bool {
+        self.watches.as_ref().is_some_and(|w| {
+            w.watch.is_touched()
+                || w.keys.iter().any(|k| k.expiry_ms.is_some_and(|at| at <= now.unix_ms))
+        })
+    }
+
+    pub(super) fn exec_is_paused(&self, node: &NodeState) -> bool {
+        self.multi.as_ref().is_some_and(|multi| {
+            multi.queue.iter().any(|(id, _)| node.pause.holds(registry().entry(*id).command))
+        })
+    }
+
+    fn exec(
+        &mut self,
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+    ) -> Result<(), CommandError> {
+        let Some(multi) = self.multi.take() else {
+            return Err(CommandError::Static("ERR EXEC without MULTI"));
+        };
+        let result = self.exec_queue(&multi, worker, node, now);
+        if let Err(CommandError::Busy(slot)) = result {
+            self.multi = Some(multi);
+            return Err(CommandError::Busy(slot));
+        }
+        self.close_multi(node);
+        result
+    }
+
+    fn exec_queue(
+        &mut self,
+        multi: &Transaction,
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+    ) -> Result<(), CommandError> {
+        if multi.poisoned {
+            return Err(CommandError::Static(
+                "EXECABORT Transaction discarded because of previous errors.",
+            ));
+        }
+        if self.watches_broken(now) {
+            Reply::new(&mut worker.out, self.client.proto).null_array();
+            return Ok(());
+        }
+        let slot = self.queue_slot(multi, node)?;
+        let writes = |(id, _): &(CommandId, OwnedArgs)| {
+            registry().entry(*id).command.flags & flag::DENYOOM != 0
+        };
+        if node.is_over_maxmemory() && multi.queue.iter().any(writes) {
+            return Err(CommandError::OutOfMemory);
+        }
+        let long = multi
+            .queue
+            .iter()
+            .any(|(id, _)| registry().entry(*id).command.flags & flag::LONG != 0);
+        if !long {
+            return self.exec_under_lock(multi, slot, Patience::Spin, worker, node, now);
+        }
+        let mut result = Ok(());
+        node.edges.run_long(&mut || {
+            result = self.exec_under_lock(multi, slot, Patience::Block, worker, node, now);
+        });
+        result
+    }
+
+    /// The one slot of all keys in the queue.
+    fn queue_slot(
+        &self,
+        multi: &Transaction,
+        node: &NodeState,
+    ) -> Result<Option<SlotId>, CommandError> {
+        let mut slot = None;
+        for (id, words) in &multi.queue {
+            let found = self.slot_for(registry().entry(*id).command, &words.args(), node)?;
+            match (slot, found) {
+                (Some(a), Some(b)) if a != b => {
+                    return Err(CommandError::Static(slots::redirect::CROSSSLOT));
+                }
+                (None, found) => slot = found,
+                _ => {}
+            }
+        }
+        Ok(slot)
+    }
+
+    fn exec_under_lock(
+        &mut self,
+        multi: &Transaction,
+        slot: Option<SlotId>,
+        patience: Patience,
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+    ) -> Result<(), CommandError> {
+        let mut owned = None;
+        if let Some(slot) = slot {
+            match node.rooms.admit(slot, now.unix_ms, patience) {
+                Admit::Served(entered) => owned = Some(entered),
+                Admit::Busy => return Err(CommandError::Busy(slot)),
+                Admit::Refused(refused) => return Err(node.refusal(slot, refused)),
+            }
+            // Again, now that nobody can touch the slot's keys any more.
+            if self.watches_broken(now) {
+                Reply::new(&mut worker.out, self.client.proto).null_array();
+                return Ok(());
+            }
+        }
+        Reply::new(&mut worker.out, self.client.proto).array(multi.queue.len());
+        let mut flush_later = false;
+        for (id, words) in &multi.queue {
+            let (id, args) = (*id, words.args());
+            flush_later |= self.exec_one(id, args, owned.as_mut(), worker, node, now);
+        }
+        if let Some(owned) = owned.as_mut() {
+            let index = owned.end_group();
+            node.note_promise(worker, owned.slot(), index);
+        }
+        drop(owned);
+        if flush_later {
+            node.edges.run_long(&mut || node.flush_all(now));
+        }
+        Ok(())
+    }
+
+    /// Runs one queued command and appends its reply. Returns true if a FLUSHALL wants the other
+    /// slots emptied after the lock is let go.
+    fn exec_one(
+        &mut self,
+        id: CommandId,
+        args: Args<'_>,
+        owned: Option<&mut Owned<'_>>,
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+    ) -> bool {
+        let command = registry().entry(id).command;
+        let start = worker.out.len();
+        let begun = node.edges.now();
+        let mut flush_later = false;
+        let result = match (command.handler, owned) {
+            (Handler::Session(_), _) => self.reply_ok(worker).map(|()| Flow::Done),
+            (Handler::Node(handler), owned) => {
+                let proto = self.client.proto;
+                let mut cx = NodeCx {
+                    node,
+                    client: &mut self.client,
+                    reply: Reply::new(&mut worker.out, proto),
+                    now,
+                    rng: &mut worker.rng,
+                    held: owned.map(|o| o as &mut dyn crate::command::cx::HeldRoom),
+                    flush_later: false,
+                };
+                let result = handler(&mut cx, &args).map(|()| Flow::Done);
+                flush_later = cx.flush_later;
+                result
+            }
+            (_, Some(owned)) => {
+                exec_call(command, owned, &args, &mut cx(worker, self, node, now))
+            }
+            (_, None) => Err(CommandError::arity(command.name)),
+        };
+        let counters = &worker.stats.commands[id.index()];
+        counters.calls.add(1);
+        counters.nanos.add(node.edges.now().mono_ns.saturating_sub(begun.mono_ns));
+        if let Err(error) = result {
+            worker.out.truncate(start);
+            error.write(&mut Reply::new(&mut worker.out, self.client.proto));
+        }
+        if worker.out.get(start) == Some(&b'-') {
+            worker.stats.count_error(&worker.out[start..]);
+            worker.stats.commands[id.index()].failed.add(1);
+        }
+        flush_later
+    }
+}
+
+/// Inside a transaction nothing blocks: the answer is the time-out's.
+fn exec_call(
+    command: &Command,
+    owned: &mut Owned<'_>,
+    args: &Args<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Flow, CommandError> {
+    match call(command, owned, args, cx)? {
+        Flow::Done => {}
+        Flow::Block(on) => match on.on_timeout {
+            TimeoutReply::NullArray => cx.reply.null_array(),
+            TimeoutReply::Null => cx.reply.null(),
+        },
+    }
+    Ok(Flow::Done)
+}

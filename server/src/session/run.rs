@@ -1,0 +1,573 @@
+//! Running a batch: the checks in Redis's order, one lock a command (or a run of commands of
+//! one slot), one reply each.
+
+use slots::SlotId;
+
+use crate::command::client::client_flag;
+use crate::command::state::SlowCommand;
+use crate::command::{
+    Args, BlockFn, Command, CommandError, CommandId, Cx, Flow, Handler, NodeCx, NodeState, Now,
+    ReplyMode, SessionVerb, flag, registry,
+};
+use crate::resp::Reply;
+use crate::session::worker::Request;
+use crate::session::{FLUSH_BYTES, Session, Step, Worker};
+use crate::slot::{Admit, Owned, Patience, Refused};
+
+/// Commands of one slot that share a lock hold. Bounded so that others get their turn.
+const LOCK_RUN: u32 = 16;
+
+/// The lock hold that consecutive commands of one slot share.
+#[derive(Default)]
+pub(super) struct Hold<'n> {
+    pub owned: Option<Owned<'n>>,
+    run: u32,
+}
+
+impl<'n> Hold<'n> {
+    pub fn let_go(&mut self) {
+        self.owned = None;
+        self.run = 0;
+    }
+
+    /// The room of `slot`, entered: kept from the command before if it was the same.
+    #[inline]
+    fn enter(
+        &mut self,
+        node: &'n NodeState,
+        slot: SlotId,
+        now: Now,
+        patience: Patience,
+    ) -> Result<&mut Owned<'n>, Entry> {
+        let same = self.owned.as_ref().is_some_and(|o| o.slot() == slot) && self.run < LOCK_RUN;
+        if !same {
+            self.let_go();
+            match node.rooms.admit(slot, now.unix_ms, patience) {
+                Admit::Served(owned) => self.owned = Some(owned),
+                Admit::Refused(refused) => return Err(Entry::Refused(refused)),
+                Admit::Busy => return Err(Entry::Busy),
+            }
+        }
+        self.run += 1;
+        self.owned.as_mut().ok_or(Entry::Busy)
+    }
+}
+
+enum Entry {
+    Refused(Refused),
+    Busy,
+}
+
+/// What became of one request.
+pub(super) enum Ran {
+    /// Answered; go on.
+    Next,
+    /// Answered or not, the batch stops. `consumed` says whether the request is used up.
+    Stop { step: Step, consumed: bool },
+}
+
+impl Ran {
+    pub(super) fn held_back(step: Step) -> Ran {
+        Ran::Stop { step, consumed: false }
+    }
+}
+
+impl Session {
+    /// Runs the decoded batch. Returns the input position behind the last request used up, and
+    /// the step that stopped it early.
+    pub(super) fn run_batch(
+        &mut self,
+        input: &[u8],
+        start: usize,
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+    ) -> (usize, Option<Step>) {
+        let mut hold = Hold::default();
+        let mut consumed = start;
+        let requests = std::mem::take(&mut worker.batch);
+        let words = std::mem::take(&mut worker.args);
+        let quoted = std::mem::take(&mut worker.quoted);
+        let mut stopped = None;
+        for request in &requests {
+            let args = match request.quoted {
+                Some(at) => quoted[at].args(),
+                None => Args::new(
+                    input,
+                    &words[request.first_arg..request.first_arg + request.args],
+                ),
+            };
+            match self.run_request(request, args, &mut hold, worker, node, now) {
+                Ran::Next => consumed = request.end,
+                Ran::Stop { step, consumed: used } => {
+                    if used {
+                        consumed = request.end;
+                    }
+                    stopped = Some(step);
+                    break;
+                }
+            }
+            if worker.out.len() >= FLUSH_BYTES {
+                stopped = Some(Step::Flush);
+                break;
+            }
+        }
+        hold.let_go();
+        (worker.batch, worker.args, worker.quoted) = (requests, words, quoted);
+        (consumed, stopped)
+    }
+
+    #[inline]
+    fn run_request<'n>(
+        &mut self,
+        request: &Request,
+        args: Args<'_>,
+        hold: &mut Hold<'n>,
+        worker: &mut Worker,
+        node: &'n NodeState,
+        now: Now,
+    ) -> Ran {
+        let start = worker.out.len();
+        let Some(id) = request.command else {
+            hold.let_go();
+            return self.refuse_unknown(&args, worker, node, start);
+        };
+        let command = registry().entry(id).command;
+        if let Some((slot, hash)) = request.key
+            && command.arity_ok(args.len())
+            && self.is_plain(node, command)
+        {
+            let args = args.with_hash(1, hash);
+            return self.run_one_slot(id, command, slot, args, hold, worker, node, now, start);
+        }
+        hold.let_go();
+        self.run_checked(id, args, hold, worker, node, now, start)
+    }
+
+    /// Nothing stands between this client and its command: the hot path.
+    #[inline]
+    fn is_plain(&self, node: &NodeState, command: &Command) -> bool {
+        self.client.authenticated
+            && self.multi.is_none()
+            && self.client.reply_mode == ReplyMode::On
+            && !node.pause.is_active()
+            && (command.flags & flag::DENYOOM == 0 || !node.is_over_maxmemory())
+    }
+
+    /// All checks, in Redis's order.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one request")]
+    fn run_checked<'n>(
+        &mut self,
+        id: CommandId,
+        args: Args<'_>,
+        hold: &mut Hold<'n>,
+        worker: &mut Worker,
+        node: &'n NodeState,
+        now: Now,
+        start: usize,
+    ) -> Ran {
+        let (id, command) = match resolve(id, &args) {
+            Ok(found) => found,
+            Err(error) => return self.refuse(Some(id), error, worker, start, true),
+        };
+        if !self.client.authenticated && command.flags & flag::NO_AUTH == 0 {
+            let error = CommandError::Static("NOAUTH Authentication required.");
+            return self.refuse(Some(id), error, worker, start, true);
+        }
+        if self.multi.is_some() && command.flags & flag::NO_MULTI != 0 {
+            let error = CommandError::Static("ERR Command not allowed inside a transaction");
+            return self.refuse(Some(id), error, worker, start, true);
+        }
+        let slot = match self.slot_for(command, &args, node) {
+            Ok(slot) => slot,
+            Err(error) => return self.refuse(Some(id), error, worker, start, true),
+        };
+        if command.flags & flag::DENYOOM != 0 && node.is_over_maxmemory() {
+            return self.refuse(Some(id), CommandError::OutOfMemory, worker, start, true);
+        }
+        if let Handler::Session(verb) = command.handler {
+            if verb == SessionVerb::Exec && self.exec_is_paused(node) {
+                return Ran::held_back(Step::Paused);
+            }
+            return self.run_verb(verb, id, args, worker, node, now, start);
+        }
+        if self.multi.is_some() {
+            self.queue(id, &args, worker, node);
+            return self.after_reply(worker, start);
+        }
+        if node.pause.holds(command) {
+            return Ran::held_back(Step::Paused);
+        }
+        match (slot, command.handler) {
+            (_, Handler::Node(_)) => self.run_node(id, command, args, worker, node, now, start),
+            (Some(slot), _) => {
+                self.run_one_slot(id, command, slot, args, hold, worker, node, now, start)
+            }
+            (None, _) => {
+                let error = CommandError::arity(&registry().entry(id).full_name);
+                self.refuse(Some(id), error, worker, start, true)
+            }
+        }
+    }
+
+    /// The one slot of a request's keys, checked against the table so that a refusal comes
+    /// before anything else happens. `Ok(None)` = no keys.
+    pub(super) fn slot_for(
+        &self,
+        command: &Command,
+        args: &Args<'_>,
+        node: &NodeState,
+    ) -> Result<Option<SlotId>, CommandError> {
+        let Some(keys) = command.keys.find(args) else { return Ok(None) };
+        let mut slots = keys.iter().map(|i| slots::slot_of(args.at(*i)));
+        let Some(first) = slots.next() else { return Ok(None) };
+        // WATCH may name keys of several slots.
+        let one_slot = !matches!(command.handler, Handler::Session(SessionVerb::Watch));
+        if one_slot && slots.any(|slot| slot != first) {
+            return Err(CommandError::Static(slots::redirect::CROSSSLOT));
+        }
+        for key in &keys {
+            node.check_served(slots::slot_of(args.at(*key)))?;
+            if one_slot {
+                break;
+            }
+        }
+        Ok(Some(first))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one request")]
+    #[inline]
+    fn run_one_slot<'n>(
+        &mut self,
+        id: CommandId,
+        command: &'static Command,
+        slot: SlotId,
+        args: Args<'_>,
+        hold: &mut Hold<'n>,
+        worker: &mut Worker,
+        node: &'n NodeState,
+        now: Now,
+        start: usize,
+    ) -> Ran {
+        if command.flags & flag::LONG != 0 {
+            return self.run_long(id, command, slot, args, worker, node, now, start);
+        }
+        let owned = match hold.enter(node, slot, now, Patience::Spin) {
+            Ok(owned) => owned,
+            Err(Entry::Busy) => return Ran::held_back(Step::Busy(slot)),
+            Err(Entry::Refused(refused)) => {
+                return self.refuse_slot(id, slot, refused, worker, node, start);
+            }
+        };
+        if self.client.no_touch {
+            owned.set_touch(false);
+        }
+        let timed = node.is_timed(id).then(|| node.edges.now());
+        let result = call(command, owned, &args, &mut cx(worker, self, node, now));
+        let index = owned.end_group();
+        node.note_promise(worker, owned.slot(), index);
+        self.finish(id, &args, result, Some(owned), timed, worker, node, now, start)
+    }
+
+    /// A command that may run long: where blocking is allowed, with a lock hold of its own.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one request")]
+    fn run_long(
+        &mut self,
+        id: CommandId,
+        command: &'static Command,
+        slot: SlotId,
+        args: Args<'_>,
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+        start: usize,
+    ) -> Ran {
+        let mut ran = Ran::Next;
+        node.edges.run_long(&mut || {
+            let mut hold = Hold::default();
+            let owned = match hold.enter(node, slot, now, Patience::Block) {
+                Ok(owned) => owned,
+                Err(Entry::Busy) => {
+                    ran = Ran::held_back(Step::Busy(slot));
+                    return;
+                }
+                Err(Entry::Refused(refused)) => {
+                    ran = self.refuse_slot(id, slot, refused, worker, node, start);
+                    return;
+                }
+            };
+            let timed = Some(node.edges.now());
+            let result = call(command, owned, &args, &mut cx(worker, self, node, now));
+            let index = owned.end_group();
+            node.note_promise(worker, owned.slot(), index);
+            ran = self.finish(id, &args, result, Some(owned), timed, worker, node, now, start);
+        });
+        ran
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one request")]
+    fn run_node(
+        &mut self,
+        id: CommandId,
+        command: &'static Command,
+        args: Args<'_>,
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+        start: usize,
+    ) -> Ran {
+        let Handler::Node(handler) = command.handler else { return Ran::Next };
+        let timed = Some(node.edges.now());
+        let mut result = Ok(());
+        let mut run = || {
+            let proto = self.client.proto;
+            let mut cx = NodeCx {
+                node,
+                client: &mut self.client,
+                reply: Reply::new(&mut worker.out, proto),
+                now,
+                rng: &mut worker.rng,
+                held: None,
+                flush_later: false,
+            };
+            result = handler(&mut cx, &args);
+        };
+        if command.flags & flag::LONG != 0 {
+            node.edges.run_long(&mut run);
+        } else {
+            run();
+        }
+        let result = result.map(|()| Flow::Done);
+        self.finish(id, &args, result, None, timed, worker, node, now, start)
+    }
+
+    /// Books the result of a command and turns it into the next step.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one request")]
+    #[inline]
+    fn finish(
+        &mut self,
+        id: CommandId,
+        args: &Args<'_>,
+        result: Result<Flow, CommandError>,
+        owned: Option<&mut Owned<'_>>,
+        timed: Option<Now>,
+        worker: &mut Worker,
+        node: &NodeState,
+        now: Now,
+        start: usize,
+    ) -> Ran {
+        if let Err(CommandError::Busy(slot)) = result {
+            worker.out.truncate(start);
+            return Ran::held_back(Step::Busy(slot));
+        }
+        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+        let counters = &worker.stats.commands[id.index()];
+        counters.calls.add(1);
+        worker.stats.processed.add(1);
+        if let Some(owned) = &owned {
+            let (hits, misses) = owned.keys().take_hits();
+            worker.stats.hits.add(hits);
+            worker.stats.misses.add(misses);
+        }
+        if let Some(begun) = timed {
+            let nanos = node.edges.now().mono_ns.saturating_sub(begun.mono_ns);
+            counters.nanos.add(nanos);
+            if node.slow_log.is_slow(nanos, node) && !is_unlogged(id) {
+                node.slow_log.add(SlowCommand::new(id, args, nanos, now, &self.client));
+            }
+        }
+        match result {
+            Ok(Flow::Done) => {
+                if worker.out.get(start) == Some(&b'-') {
+                    worker.stats.count_error(&worker.out[start..]);
+                    worker.stats.commands[id.index()].failed.add(1);
+                }
+            }
+            Ok(Flow::Block(on)) => {
+                if let (Some(owned), Handler::Block(handler)) =
+                    (owned, registry().entry(id).command.handler)
+                {
+                    let step = self.block(id, handler, args, on, owned, node, now);
+                    return Ran::Stop { step, consumed: true };
+                }
+            }
+            Err(error) => {
+                worker.out.truncate(start);
+                error.write(&mut Reply::new(&mut worker.out, self.client.proto));
+                worker.stats.count_error(&worker.out[start..]);
+                worker.stats.commands[id.index()].failed.add(1);
+            }
+        }
+        if self.client.reply_mode == ReplyMode::On && !self.client.close_after_reply {
+            return Ran::Next;
+        }
+        self.after_reply(worker, start)
+    }
+
+    /// CLIENT REPLY drops replies here; a connection that is to end ends here.
+    pub(super) fn after_reply(&mut self, worker: &mut Worker, start: usize) -> Ran {
+        match self.client.reply_mode {
+            ReplyMode::On => {}
+            ReplyMode::Off => worker.out.truncate(start),
+            ReplyMode::SkipNext => {
+                worker.out.truncate(start);
+                self.client.reply_mode = ReplyMode::Skip;
+            }
+            ReplyMode::Skip => {
+                worker.out.truncate(start);
+                self.client.reply_mode = ReplyMode::On;
+            }
+        }
+        if self.client.close_after_reply {
+            return Ran::Stop { step: Step::Close, consumed: true };
+        }
+        Ran::Next
+    }
+
+    /// Answers with an error before execution. `poisons`: an open transaction fails with it.
+    pub(super) fn refuse(
+        &mut self,
+        id: Option<CommandId>,
+        error: CommandError,
+        worker: &mut Worker,
+        start: usize,
+        poisons: bool,
+    ) -> Ran {
+        if poisons {
+            self.poison();
+        }
+        worker.out.truncate(start);
+        error.write(&mut Reply::new(&mut worker.out, self.client.proto));
+        worker.stats.count_error(&worker.out[start..]);
+        if let Some(id) = id {
+            worker.stats.commands[id.index()].rejected.add(1);
+        }
+        self.after_reply(worker, start)
+    }
+
+    #[cold]
+    fn refuse_slot(
+        &mut self,
+        id: CommandId,
+        slot: SlotId,
+        refused: Refused,
+        worker: &mut Worker,
+        node: &NodeState,
+        start: usize,
+    ) -> Ran {
+        self.refuse(Some(id), node.refusal(slot, refused), worker, start, true)
+    }
+
+    /// Redis's wording, with the beginning of the arguments.
+    #[cold]
+    fn refuse_unknown(
+        &mut self,
+        args: &Args<'_>,
+        worker: &mut Worker,
+        node: &NodeState,
+        start: usize,
+    ) -> Ran {
+        let _ = node;
+        if !self.client.authenticated {
+            let error = CommandError::Static("NOAUTH Authentication required.");
+            return self.refuse(None, error, worker, start, true);
+        }
+        self.refuse(None, unknown_command(args), worker, start, true)
+    }
+
+    pub(super) fn note_multi_flag(&self) {
+        self.client.shared.set_flag(client_flag::MULTI, self.multi.is_some());
+    }
+}
+
+/// The subcommand behind a container, with arity checked.
+pub(super) fn resolve(
+    id: CommandId,
+    args: &Args<'_>,
+) -> Result<(CommandId, &'static Command), CommandError> {
+    let entry = registry().entry(id);
+    if entry.subcommands.is_empty() || args.len() < 2 {
+        if !entry.command.arity_ok(args.len()) {
+            return Err(CommandError::arity(&entry.full_name));
+        }
+        if args.len() < 2 || entry.subcommands.is_empty() {
+            return Ok((id, entry.command));
+        }
+    }
+    let Some(sub) = registry().find_sub(id, args.at(1)) else {
+        let shown = String::from_utf8_lossy(&args.at(1)[..args.at(1).len().min(128)]).into_owned();
+        return Err(CommandError::err(format_args!(
+            "unknown subcommand '{}'. Try {} HELP.",
+            shown,
+            entry.command.name.to_ascii_uppercase()
+        )));
+    };
+    let entry = registry().entry(sub);
+    if !entry.command.arity_ok(args.len()) {
+        return Err(CommandError::arity(&entry.full_name));
+    }
+    Ok((sub, entry.command))
+}
+
+/// Calls a one-slot handler.
+#[inline]
+pub(super) fn call(
+    command: &Command,
+    owned: &mut Owned<'_>,
+    args: &Args<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Flow, CommandError> {
+    match command.handler {
+        Handler::Read(f) => f(owned.keys(), args, cx).map(|()| Flow::Done),
+        Handler::Write(f) => f(owned, args, cx).map(|()| Flow::Done),
+        Handler::Block(f) => call_block(f, owned, args, cx),
+        _ => Err(CommandError::Static("ERR the command has no slot")),
+    }
+}
+
+fn call_block(
+    f: BlockFn,
+    owned: &mut Owned<'_>,
+    args: &Args<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Flow, CommandError> {
+    f(owned, args, cx)
+}
+
+#[inline]
+pub(super) fn cx<'a>(
+    worker: &'a mut Worker,
+    session: &Session,
+    node: &'a NodeState,
+    now: Now,
+) -> Cx<'a> {
+    Cx {
+        reply: Reply::new(&mut worker.out, session.client.proto),
+        now,
+        rng: &mut worker.rng,
+        live: node.config.live(),
+        serving: false,
+    }
+}
+
+fn is_unlogged(id: CommandId) -> bool {
+    registry().entry(id).command.flags & flag::SKIP_SLOWLOG != 0
+}
+
+fn unknown_command(args: &Args<'_>) -> CommandError {
+    /// Bytes of arguments that are shown, as Redis does.
+    const SHOWN_BYTES: usize = 128;
+    let name = args.at(0);
+    let name = String::from_utf8_lossy(&name[..name.len().min(SHOWN_BYTES)]).into_owned();
+    let mut shown = String::new();
+    for word in args.from(1) {
+        if shown.len() >= SHOWN_BYTES {
+            break;
+        }
+        let room = SHOWN_BYTES - shown.len();
+        let word = String::from_utf8_lossy(&word[..word.len().min(room)]);
+        shown.push_str(&format!("'{word}' "));
+    }
+    CommandError::err(format_args!("unknown command '{name}', with args beginning with: {shown}"))
+}
+

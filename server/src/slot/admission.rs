@@ -1,0 +1,122 @@
+//! The admission word: what a node knows of a slot's ownership, in one atomic beside the lock.
+//!
+//! A table change is installed here at once and never waits for a room (DESIGN 3, PROTOCOL 5):
+//! the room meets it at its next lock. The word is read under the room's lock by `admit`.
+//!
+//! ```text
+//!              assign to us                 seal                 commit (ours no more)
+//!  Unassigned ------------> Owned --------------------> Sealed ----------------------> Foreign
+//!      ^  \                  ^ |  unseal / abort          |                              |
+//!      |   \ to another      | +--------------------------+                              |
+//!      |    +------------> Foreign <-----------------------------------------------------+
+//!      +--------------------- | unassign            (commit to us: Foreign -> Owned)
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use slots::Epoch;
+
+/// What a command wants to do with a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Only reads.
+    Read,
+    /// May write.
+    Write,
+}
+
+/// A node's relation to a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ownership {
+    /// No node owns the slot.
+    Unassigned = 0,
+    /// Another node owns it.
+    Foreign = 1,
+    /// This node owns and serves it.
+    Owned = 2,
+    /// This node owns it and is handing it over: commands park.
+    Sealed = 3,
+    /// No table is known yet (before this node's own boot entry): nothing is answered for it.
+    Unknown = 4,
+}
+
+/// Why `admit` said no. The session turns it into the client's error text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Another node owns the slot: `MOVED`.
+    Moved,
+    /// Nobody owns it: `CLUSTERDOWN Hash slot not served`.
+    Unserved,
+    /// The slot is being handed over; the command is unexecuted and may wait or try again.
+    Parked,
+    /// The table is not known yet: `CLUSTERDOWN The cluster is down`.
+    NoTable,
+}
+
+const OWNERSHIP_BITS: u32 = 3;
+const OWNERSHIP_MASK: u64 = (1 << OWNERSHIP_BITS) - 1;
+
+/// The atomic word: ownership in the low 3 bits, the epoch above.
+#[derive(Debug)]
+pub struct Admission(AtomicU64);
+
+impl Admission {
+    /// A word that refuses everything with `NoTable`.
+    pub const fn unknown() -> Admission {
+        Admission(AtomicU64::new(Ownership::Unknown as u64))
+    }
+
+    /// Installs a new relation and epoch. Never blocks.
+    pub fn install(&self, ownership: Ownership, epoch: Epoch) {
+        self.0.store(epoch.0 << OWNERSHIP_BITS | ownership as u64, Ordering::SeqCst);
+    }
+
+    /// The relation and the epoch it began at, read together.
+    #[inline]
+    pub fn load(&self) -> (Ownership, Epoch) {
+        let word = self.0.load(Ordering::SeqCst);
+        let ownership = match word & OWNERSHIP_MASK {
+            0 => Ownership::Unassigned,
+            1 => Ownership::Foreign,
+            2 => Ownership::Owned,
+            3 => Ownership::Sealed,
+            _ => Ownership::Unknown,
+        };
+        (ownership, Epoch(word >> OWNERSHIP_BITS))
+    }
+
+    /// May a command pass? The refusals first, as they are the point of the system.
+    #[inline]
+    pub fn check(&self) -> Result<Epoch, Refused> {
+        let (ownership, epoch) = self.load();
+        match ownership {
+            Ownership::Owned => Ok(epoch),
+            Ownership::Foreign => Err(Refused::Moved),
+            Ownership::Unassigned => Err(Refused::Unserved),
+            Ownership::Sealed => Err(Refused::Parked),
+            Ownership::Unknown => Err(Refused::NoTable),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_relation_is_refused_in_its_own_way() {
+        let word = Admission::unknown();
+        assert_eq!(word.check(), Err(Refused::NoTable));
+        for (ownership, want) in [
+            (Ownership::Unassigned, Err(Refused::Unserved)),
+            (Ownership::Foreign, Err(Refused::Moved)),
+            (Ownership::Sealed, Err(Refused::Parked)),
+            (Ownership::Owned, Ok(Epoch(7))),
+        ] {
+            word.install(ownership, Epoch(7));
+            assert_eq!(word.check(), want);
+            assert_eq!(word.load(), (ownership, Epoch(7)));
+        }
+    }
+}

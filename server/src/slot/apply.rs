@@ -1,0 +1,349 @@
+//! `apply`: what each op does to the keys. The same for owner, follower, staging and recovery.
+//!
+//! Deterministic: no clock, no randomness, no configuration but the collection limits (which
+//! choose a form, never a content).
+
+use std::sync::Arc;
+
+use crate::slot::keys::MARK_RAW;
+use crate::slot::op::{End, Key, Op};
+use crate::slot::owned::Owned;
+use crate::store::blob::Blob;
+use crate::store::hash::Hash;
+use crate::store::limits::Limits;
+use crate::store::list::List;
+use crate::store::object::Object;
+use crate::store::set::Set;
+use crate::store::table::{EntryValue, Expiry, NewValue, Old};
+use crate::store::zset::{Added, SortedSet};
+
+/// Strings longer than this are kept in chunks, so that a reader can freeze them and a small
+/// change copies one chunk (DESIGN 4).
+pub const FLAT_STRING_MAX_BYTES: usize = 64 * 1024;
+
+impl Owned<'_> {
+    pub(super) fn apply_op(&mut self, op: Op<'_>) -> usize {
+        match op {
+            Op::SetString { key, value, expiry } => self.set_string(key, value, expiry),
+            Op::SetRange { key, offset, bytes } => self.set_range(key, offset, bytes),
+            Op::PutObject { key, object, expiry } => self.put_object(key, object, expiry),
+            Op::Delete { key } => self.delete(key),
+            Op::Expire { key } => {
+                let gone = self.delete(key);
+                self.expired += gone as u64;
+                gone
+            }
+            Op::SetExpiry { key, at } => self.set_expiry(key, at),
+            Op::Rename { from, to } => self.rename(from, to),
+            Op::Flush => self.flush(),
+            op => self.apply_collection_op(op),
+        }
+    }
+
+    fn apply_collection_op(&mut self, op: Op<'_>) -> usize {
+        match op {
+            Op::HashSet { key, pairs } => self.with_hash(key, |hash, limits| {
+                pairs.chunks_exact(2).filter(|p| hash.set(p[0], p[1], limits)).count()
+            }),
+            Op::HashDelete { key, fields } => self
+                .with_hash(key, |hash, _| fields.iter().filter(|f| hash.remove(f)).count()),
+            Op::ListPush { key, end, items } => self.with_list(key, |list, limits| {
+                for item in items {
+                    match end {
+                        End::Front => list.push_front(item, limits),
+                        End::Back => list.push_back(item, limits),
+                    }
+                }
+                list.len()
+            }),
+            Op::ListPop { key, end, count } => self.with_list(key, |list, _| {
+                let count = count.min(list.len());
+                let start = if end == End::Front { 0 } else { list.len() - count };
+                list.remove_range(start, count);
+                count
+            }),
+            Op::ListSet { key, index, value } => self.with_list(key, |list, limits| {
+                list.set(index, value, limits);
+                1
+            }),
+            Op::ListInsert { key, index, value } => self.with_list(key, |list, limits| {
+                list.insert(index, value, limits);
+                list.len()
+            }),
+            Op::ListRemove { key, start, count } => self.with_list(key, |list, _| {
+                let count = count.min(list.len().saturating_sub(start));
+                list.remove_range(start, count);
+                count
+            }),
+            Op::SetAdd { key, members } => self.with_set(key, |set, limits| {
+                members.iter().filter(|m| set.add(m, limits)).count()
+            }),
+            Op::SetRemove { key, members } => self
+                .with_set(key, |set, _| members.iter().filter(|m| set.remove(m)).count()),
+            Op::ZsetAdd { key, items } => self.with_zset(key, |zset, limits| {
+                items.iter().filter(|(s, m)| zset.add(m, *s, limits) == Added::New).count()
+            }),
+            Op::ZsetRemove { key, members } => self
+                .with_zset(key, |zset, _| members.iter().filter(|m| zset.remove(m)).count()),
+            Op::ZsetRemoveRanks { key, start, count } => self.with_zset(key, |zset, _| {
+                let count = count.min(zset.len().saturating_sub(start));
+                zset.remove_rank_range(start, count);
+                count
+            }),
+            _ => unreachable!("apply_op keeps the ops of whole keys"),
+        }
+    }
+
+    /// A key's value or expiry changed: watchers and waiters hear of it.
+    #[inline]
+    fn changed(&mut self, key: Key<'_>) {
+        if let Some(hall) = self.body.hall.as_mut() {
+            hall.changed(key.bytes);
+        }
+    }
+
+    #[inline]
+    fn set_string(&mut self, key: Key<'_>, value: &[u8], expiry: Expiry) -> usize {
+        self.note_expiry(&expiry);
+        let new = if value.len() <= FLAT_STRING_MAX_BYTES {
+            NewValue::Bytes(value)
+        } else {
+            let object = Box::new(Object::Blob(Blob::from(value)));
+            self.body.boxed_bytes += boxed_bytes(&object);
+            NewValue::Boxed(object)
+        };
+        let old = self.body.keys.table.put(key.hash, key.bytes, new, expiry);
+        let absent = matches!(old, Old::Absent);
+        self.dispose(old);
+        self.changed(key);
+        absent as usize
+    }
+
+    fn put_object(&mut self, key: Key<'_>, object: Box<Object>, expiry: Expiry) -> usize {
+        if object.len() == 0 {
+            return self.delete(key);
+        }
+        self.note_expiry(&expiry);
+        self.body.boxed_bytes += boxed_bytes(&object);
+        let new = NewValue::Boxed(object);
+        let old = self.body.keys.table.put(key.hash, key.bytes, new, expiry);
+        let absent = matches!(old, Old::Absent);
+        self.dispose(old);
+        self.changed(key);
+        absent as usize
+    }
+
+    fn delete(&mut self, key: Key<'_>) -> usize {
+        let old = self.body.keys.table.remove(key.hash, key.bytes);
+        if matches!(old, Old::Absent) {
+            return 0;
+        }
+        self.dispose(old);
+        self.changed(key);
+        1
+    }
+
+    /// What was replaced or removed: its bytes leave the sum, its memory is freed after unlock.
+    #[inline]
+    fn dispose(&mut self, old: Old<Object>) {
+        if let Old::Boxed(object) = old {
+            self.body.boxed_bytes -= boxed_bytes(&object);
+            self.throw_away(object);
+        }
+    }
+
+    #[inline]
+    fn note_expiry(&mut self, expiry: &Expiry) {
+        if let Expiry::At(at) = *expiry
+            && at < self.body.next_expiry_ms
+        {
+            self.body.next_expiry_ms = at;
+            self.rooms.chores().expiry_due(self.slot, at);
+        }
+    }
+
+    fn set_expiry(&mut self, key: Key<'_>, at: Option<u64>) -> usize {
+        if let Some(at) = at {
+            self.note_expiry(&Expiry::At(at));
+        }
+        if !self.body.keys.table.set_expiry(key.hash, key.bytes, at) {
+            return 0;
+        }
+        self.changed(key);
+        1
+    }
+
+    fn rename(&mut self, from: Key<'_>, to: Key<'_>) -> usize {
+        let table = &mut self.body.keys.table;
+        let Some(entry) = table.find(from.hash, from.bytes) else { return 0 };
+        let expiry = entry.expiry().map_or(Expiry::Never, Expiry::At);
+        let marks = entry.marks();
+        let flat = match entry.value() {
+            EntryValue::Bytes(b) => Some(b.to_vec()),
+            EntryValue::Boxed(_) => None,
+        };
+        let moved = table.remove(from.hash, from.bytes);
+        let new = match (&flat, moved) {
+            (Some(bytes), _) => NewValue::Bytes(bytes),
+            (None, Old::Boxed(object)) => NewValue::Boxed(object),
+            _ => unreachable!("a value is flat or boxed"),
+        };
+        let old = table.put(to.hash, to.bytes, new, expiry);
+        if let Some(mut entry) = table.find_mut(to.hash, to.bytes) {
+            entry.set_marks(marks);
+        }
+        self.dispose(old);
+        self.changed(from);
+        self.changed(to);
+        1
+    }
+
+    fn flush(&mut self) -> usize {
+        let count = self.body.keys.table.len();
+        let body = &mut *self.body;
+        if let Some(hall) = body.hall.as_mut() {
+            let table = &body.keys.table;
+            hall.touch_where(|k| table.find(Key::new(k).hash, k).is_some());
+        }
+        let table = std::mem::take(&mut body.keys.table);
+        body.boxed_bytes = 0;
+        body.next_expiry_ms = u64::MAX;
+        if count > 0 {
+            self.rooms.chores().free_table(table);
+        }
+        count
+    }
+
+    fn set_range(&mut self, key: Key<'_>, offset: usize, bytes: &[u8]) -> usize {
+        let end = offset + bytes.len();
+        let table = &mut self.body.keys.table;
+        let len = match table.find_mut(key.hash, key.bytes) {
+            None => self.set_range_flat(key, Vec::new(), offset, bytes),
+            Some(mut entry) => match entry.boxed_mut() {
+                Some(Object::Blob(blob)) => {
+                    let before = blob.bytes();
+                    blob.write_at(offset, bytes);
+                    let (after, len) = (blob.bytes(), blob.len());
+                    self.body.boxed_bytes = self.body.boxed_bytes + after - before;
+                    len
+                }
+                Some(_) => panic!("SetRange on a key that is no string"),
+                None => {
+                    let flat = entry.bytes_mut().expect("a value is flat or boxed");
+                    if end <= flat.len() {
+                        flat[offset..end].copy_from_slice(bytes);
+                        let len = flat.len();
+                        entry.set_marks(MARK_RAW);
+                        len
+                    } else {
+                        let old = flat.to_vec();
+                        self.set_range_flat(key, old, offset, bytes)
+                    }
+                }
+            },
+        };
+        self.changed(key);
+        len
+    }
+
+    /// A flat string grows: rewritten whole, or into chunks once it is big.
+    fn set_range_flat(
+        &mut self,
+        key: Key<'_>,
+        mut value: Vec<u8>,
+        offset: usize,
+        bytes: &[u8],
+    ) -> usize {
+        let end = offset + bytes.len();
+        let len = end.max(value.len());
+        if len > FLAT_STRING_MAX_BYTES {
+            let mut blob = Blob::from(&value[..]);
+            blob.write_at(offset, bytes);
+            let object = Box::new(Object::Blob(blob));
+            self.body.boxed_bytes += boxed_bytes(&object);
+            let new = NewValue::Boxed(object);
+            let old = self.body.keys.table.put(key.hash, key.bytes, new, Expiry::Keep);
+            self.dispose(old);
+            return len;
+        }
+        value.resize(len, 0);
+        value[offset..end].copy_from_slice(bytes);
+        let table = &mut self.body.keys.table;
+        let old = table.put(key.hash, key.bytes, NewValue::Bytes(&value), Expiry::Keep);
+        if let Some(mut entry) = table.find_mut(key.hash, key.bytes) {
+            entry.set_marks(MARK_RAW);
+        }
+        self.dispose(old);
+        len
+    }
+
+    fn limits(&mut self) -> Arc<Limits> {
+        let rooms = self.rooms;
+        self.limits.get_or_insert_with(|| rooms.limits()).clone()
+    }
+
+    /// Changes the object at `key` in place, making it first if absent and deleting it if it
+    /// ends empty; keeps the sum of boxed bytes.
+    fn with_object<R>(
+        &mut self,
+        key: Key<'_>,
+        make: impl FnOnce() -> Object,
+        change: impl FnOnce(&mut Object, &Limits) -> R,
+    ) -> R {
+        let limits = self.limits();
+        let table = &mut self.body.keys.table;
+        if table.find(key.hash, key.bytes).is_none() {
+            let object = Box::new(make());
+            self.body.boxed_bytes += boxed_bytes(&object);
+            table.put(key.hash, key.bytes, NewValue::Boxed(object), Expiry::Never);
+        }
+        let mut entry = table.find_mut(key.hash, key.bytes).expect("put just above");
+        let object = entry.boxed_mut().expect("a collection op on a key that is a flat string");
+        let before = boxed_bytes(object);
+        let result = change(object, &limits);
+        let after = boxed_bytes(object);
+        let emptied = object.len() == 0;
+        self.body.boxed_bytes = self.body.boxed_bytes + after - before;
+        if emptied {
+            self.delete(key);
+        } else {
+            self.changed(key);
+        }
+        result
+    }
+
+    fn with_hash<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut Hash, &Limits) -> R) -> R {
+        self.with_object(key, || Object::Hash(Hash::new()), |object, limits| match object {
+            Object::Hash(hash) => f(hash, limits),
+            other => panic!("hash op on a {}", other.type_name()),
+        })
+    }
+
+    fn with_list<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut List, &Limits) -> R) -> R {
+        self.with_object(key, || Object::List(List::new()), |object, limits| match object {
+            Object::List(list) => f(list, limits),
+            other => panic!("list op on a {}", other.type_name()),
+        })
+    }
+
+    fn with_set<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut Set, &Limits) -> R) -> R {
+        self.with_object(key, || Object::Set(Set::new()), |object, limits| match object {
+            Object::Set(set) => f(set, limits),
+            other => panic!("set op on a {}", other.type_name()),
+        })
+    }
+
+    fn with_zset<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut SortedSet, &Limits) -> R) -> R {
+        self.with_object(key, || Object::SortedSet(SortedSet::new()), |object, limits| {
+            match object {
+                Object::SortedSet(zset) => f(zset, limits),
+                other => panic!("sorted-set op on a {}", other.type_name()),
+            }
+        })
+    }
+}
+
+/// What a boxed value costs beyond its entry: the box and what it owns.
+fn boxed_bytes(object: &Object) -> usize {
+    std::mem::size_of::<Object>() + object.bytes()
+}

@@ -1,0 +1,25 @@
+//! The slot room: one locked box per hash slot (DESIGN 1.1).
+//!
+//! A slot's ownership, its keys and its place in its stream live behind one lock. `Rooms::admit`
+//! is the only door to a slot's keys and `Owned::apply` the only way to change them (INV-3): the
+//! types make it impossible to go round. Ownership is checked in the same critical section as
+//! the write.
+
+pub mod admission;
+mod apply;
+pub mod keys;
+pub mod op;
+mod owned;
+pub mod room;
+pub mod waiters;
+
+pub use admission::{Access, Admission, Ownership, Refused};
+pub use keys::{Found, Keys, Str, Value};
+pub use op::{End, Key, Op};
+pub use owned::Owned;
+pub use room::{Admit, Patience, Rooms};
+pub use waiters::{Waiting, Watch};
+
+/// The key holds a value of another type than the command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongType;

@@ -1,0 +1,272 @@
+//! The rooms: 16,384 locked boxes, and the one door to each.
+//!
+//! A room's lock is one `parking_lot::Mutex`. A caller that finds it taken does not park its
+//! worker thread: it spins briefly and is told `Busy`, and its session waits asynchronously
+//! (DESIGN 3). Long commands that run where blocking is allowed may wait at the lock itself.
+//! Never two rooms' locks at once, never a lock across an await.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use slots::{Epoch, OpIndex, SLOTS, SlotId};
+
+use crate::slot::admission::{Admission, Ownership, Refused};
+use crate::slot::keys::Keys;
+use crate::slot::owned::Owned;
+use crate::slot::waiters::Hall;
+use crate::store::limits::Limits;
+use crate::store::object::Object;
+use crate::store::table::{KeyHash, TableHint};
+
+/// Tries before a busy room is reported: some 2 us, more than a short command's lock hold.
+const SPINS: u32 = 200;
+
+/// Longest wait for another room from inside a lock hold (EXEC with SCAN or KEYS in it), ms.
+/// It must be bounded: two transactions may want each other's rooms.
+const NESTED_WAIT_MS: u64 = 100;
+
+/// How long a caller is willing to wait at a room's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Spin briefly, then say `Busy`: on a worker thread that others need.
+    Spin,
+    /// Wait as long as it takes: where blocking is allowed.
+    Block,
+    /// Wait a bounded while: another room is held by this caller.
+    Nested,
+}
+
+/// One locked box. The first cache line has what the hot path reads before and under the lock.
+#[repr(align(64))]
+pub(crate) struct Room {
+    /// Ownership, installed by table changes without the lock.
+    pub(crate) admission: Admission,
+    /// Where the key table's first line lies, for prefetching without the lock.
+    hint: AtomicUsize,
+    /// A table change left a note for the next holder of the lock.
+    pub(crate) note: AtomicBool,
+    lock: Mutex<Body>,
+}
+
+/// What the lock guards.
+pub(crate) struct Body {
+    pub(crate) keys: Keys,
+    /// Index of the last op group (INV-4).
+    pub(crate) index: OpIndex,
+    /// Epoch of the content: an owner at an epoch it did not see begin has been away.
+    pub(crate) epoch: Epoch,
+    /// No key expires before this, unix ms. `u64::MAX` = no key has an expiry.
+    pub(crate) next_expiry_ms: u64,
+    /// Bytes as last reported to the node's total.
+    pub(crate) bytes: usize,
+    /// Bytes that boxed values own, kept by apply.
+    pub(crate) boxed_bytes: usize,
+    pub(crate) hall: Option<Box<Hall>>,
+}
+
+/// Told when keys become due for expiry, or big values are to be freed elsewhere.
+pub trait Chores: Send + Sync {
+    /// A key of `slot` expires at `at_ms`, earlier than anything the slot had before.
+    fn expiry_due(&self, slot: SlotId, at_ms: u64);
+    /// A value too big to free under a lock or on a worker.
+    fn free(&self, object: Box<Object>);
+    /// A whole slot's table.
+    fn free_table(&self, table: crate::store::table::Table<Object>);
+}
+
+/// Node-wide sums over rooms, kept by `Owned`.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// Keys in all rooms of this node.
+    pub keys: AtomicI64,
+    /// Keys with an expiry.
+    pub expiring: AtomicI64,
+    /// Bytes of keys and values in all rooms.
+    pub bytes: AtomicI64,
+    /// Keys that expired.
+    pub expired: AtomicU64,
+    /// Op groups applied.
+    pub op_groups: AtomicU64,
+    /// Changes since the last save, for INFO persistence.
+    pub dirty: AtomicU64,
+    /// Expired keys stay (CLIENT PAUSE WRITE): hidden, not deleted.
+    pub hold_expiry: AtomicBool,
+}
+
+/// The result of knocking at a room's door.
+pub enum Admit<'a> {
+    /// In: the lock is held and the slot is this node's.
+    Served(Owned<'a>),
+    /// The slot is not served here.
+    Refused(Refused),
+    /// Somebody else is in for longer than a spin; come again.
+    Busy,
+}
+
+/// All rooms of a node.
+pub struct Rooms {
+    rooms: Box<[Room]>,
+    /// Sums over rooms.
+    pub totals: Totals,
+    /// Collection limits, replaced as a whole by CONFIG SET.
+    limits: Mutex<Arc<Limits>>,
+    chores: Box<dyn Chores>,
+}
+
+impl Rooms {
+    /// Empty rooms that refuse everything until a table is installed.
+    pub fn new(chores: Box<dyn Chores>) -> Rooms {
+        let rooms = (0..SLOTS)
+            .map(|_| Room {
+                admission: Admission::unknown(),
+                hint: AtomicUsize::new(0),
+                note: AtomicBool::new(false),
+                lock: Mutex::new(Body {
+                    keys: Keys::new(),
+                    index: OpIndex(0),
+                    epoch: Epoch(0),
+                    next_expiry_ms: u64::MAX,
+                    bytes: 0,
+                    boxed_bytes: 0,
+                    hall: None,
+                }),
+            })
+            .collect();
+        let limits = Mutex::new(Arc::new(Limits::default()));
+        Rooms { rooms, totals: Totals::default(), limits, chores }
+    }
+
+    pub(crate) fn room(&self, slot: SlotId) -> &Room {
+        &self.rooms[slot.index()]
+    }
+
+    pub(crate) fn chores(&self) -> &dyn Chores {
+        &*self.chores
+    }
+
+    /// The collection limits in force.
+    pub fn limits(&self) -> Arc<Limits> {
+        self.limits.lock().clone()
+    }
+
+    /// Replaces the collection limits; values converted before keep their form.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.limits.lock() = Arc::new(limits);
+    }
+
+    /// Knocks: the only door to a slot's keys. Refusals, in order: not ours (`Refused`), held by
+    /// somebody (`Busy`). Ownership is checked under the lock, so the answer holds for the hold.
+    #[inline]
+    pub fn admit(&self, slot: SlotId, now_ms: u64, patience: Patience) -> Admit<'_> {
+        let room = self.room(slot);
+        let Some(body) = room.enter(patience) else { return Admit::Busy };
+        match room.admission.check() {
+            Ok(epoch) => Admit::Served(Owned::new(self, room, slot, body, epoch, now_ms)),
+            Err(refused) => Admit::Refused(refused),
+        }
+    }
+
+    /// Stage 1 of a batch: the room's line is on its way.
+    #[inline]
+    pub fn prefetch_room(&self, slot: SlotId) {
+        crate::store::table::prefetch(self.room(slot));
+    }
+
+    /// Stage 2: the bucket's (or directory's) line. Address arithmetic only, no lock.
+    #[inline]
+    pub fn prefetch_bucket(&self, slot: SlotId, hash: KeyHash) {
+        let raw = self.room(slot).hint.load(Ordering::Relaxed);
+        TableHint::from_raw(raw).prefetch(hash);
+    }
+
+    /// Stage 3: the entry's line. Takes the lock for the look into the bucket; skips if taken.
+    #[inline]
+    pub fn prefetch_entry(&self, slot: SlotId, hash: KeyHash) {
+        if let Some(body) = self.room(slot).lock.try_lock() {
+            body.keys.table.prefetch_entry(hash);
+        }
+    }
+
+    /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is
+    /// left, and the holder acts on it at unlock.
+    pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
+        let room = self.room(slot);
+        room.admission.install(ownership, epoch);
+        room.note.store(true, Ordering::SeqCst);
+        if let Some(mut body) = room.lock.try_lock() {
+            room.act_on_note(&mut body);
+        }
+    }
+
+    /// The relation and epoch of a slot as installed.
+    pub fn ownership(&self, slot: SlotId) -> (Ownership, Epoch) {
+        self.room(slot).admission.load()
+    }
+
+    /// Keys that clients are blocked on, over all rooms (INFO's total_blocking_keys). Busy
+    /// rooms are waited for: call it where blocking is allowed.
+    pub fn blocking_keys(&self) -> usize {
+        self.rooms
+            .iter()
+            .map(|r| r.lock.lock().hall.as_ref().map_or(0, |h| h.blocking_keys()))
+            .sum()
+    }
+}
+
+impl Room {
+    #[inline]
+    fn enter(&self, patience: Patience) -> Option<MutexGuard<'_, Body>> {
+        if let Some(body) = self.lock.try_lock() {
+            return Some(body);
+        }
+        self.enter_slowly(patience)
+    }
+
+    #[cold]
+    fn enter_slowly(&self, patience: Patience) -> Option<MutexGuard<'_, Body>> {
+        match patience {
+            Patience::Spin => {
+                for _ in 0..SPINS {
+                    std::hint::spin_loop();
+                    if let Some(body) = self.lock.try_lock() {
+                        return Some(body);
+                    }
+                }
+                None
+            }
+            Patience::Block => Some(self.lock.lock()),
+            Patience::Nested => self.lock.try_lock_for(Duration::from_millis(NESTED_WAIT_MS)),
+        }
+    }
+
+    /// Publishes where the key table begins after it grew, shrank or came to be.
+    #[inline]
+    pub(crate) fn publish_hint(&self, body: &Body) {
+        let raw = body.keys.table.hint().to_raw();
+        if self.hint.load(Ordering::Relaxed) != raw {
+            self.hint.store(raw, Ordering::Relaxed);
+        }
+    }
+
+    /// Meets a table change: those who waited for the slot are refused if it is not ours.
+    pub(crate) fn act_on_note(&self, body: &mut Body) {
+        if !self.note.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let (ownership, epoch) = self.admission.load();
+        body.epoch = epoch;
+        // Under a seal blocked clients stay blocked (PROTOCOL 4).
+        let refused = match ownership {
+            Ownership::Owned | Ownership::Sealed => return,
+            Ownership::Foreign => Refused::Moved,
+            Ownership::Unassigned => Refused::Unserved,
+            Ownership::Unknown => Refused::NoTable,
+        };
+        if let Some(hall) = body.hall.as_mut() {
+            hall.evict(refused);
+            body.hall = None;
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Who waits in a room: clients blocked on keys, and transactions that watch keys.
+//!
+//! A blocked client is served under the lock hold that made its key ready, in the order of
+//! arrival, before anyone else can take the element (Redis's fairness). Serving runs the
+//! client's own command; what it pushes may make further keys ready.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::slot::Owned;
+use crate::slot::admission::Refused;
+
+/// What came of an attempt to serve a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It has its reply and is gone.
+    Done,
+    /// Its command would still block; it keeps its place.
+    StillWaiting,
+    /// It had been served, timed out or closed before; drop it.
+    Gone,
+}
+
+/// A blocked client, as the room sees it. Implemented by the session.
+pub trait Waiting: Send + Sync {
+    /// The keys it waits on, all of this slot.
+    fn keys(&self) -> &[Box<[u8]>];
+    /// Runs its command under the lock and delivers the reply if that did not block.
+    fn serve(&self, owned: &mut Owned<'_>) -> Served;
+    /// The slot is not this node's any more: delivers exactly one refusal.
+    fn refuse(&self, refused: Refused);
+}
+
+/// A transaction's watch: set when a watched key changed.
+#[derive(Clone, Debug, Default)]
+pub struct Watch(Arc<AtomicBool>);
+
+impl Watch {
+    /// A clean watch.
+    pub fn new() -> Watch {
+        Watch::default()
+    }
+
+    /// A watched key changed.
+    pub fn touch(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Has any watched key changed?
+    pub fn is_touched(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn same(&self, other: &Watch) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// The people in a room's hall. Boxed beside the room, absent in most rooms.
+#[derive(Default)]
+pub(crate) struct Hall {
+    blocked: HashMap<Box<[u8]>, VecDeque<Arc<dyn Waiting>>>,
+    watched: HashMap<Box<[u8]>, Vec<Watch>>,
+    ready: VecDeque<Box<[u8]>>,
+}
+
+impl Hall {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocked.is_empty() && self.watched.is_empty()
+    }
+
+    pub(crate) fn block(&mut self, waiter: Arc<dyn Waiting>) {
+        for (i, key) in waiter.keys().iter().enumerate() {
+            if waiter.keys()[..i].contains(key) {
+                continue;
+            }
+            self.blocked.entry(key.clone()).or_default().push_back(waiter.clone());
+        }
+    }
+
+    pub(crate) fn unblock(&mut self, waiter: &Arc<dyn Waiting>) {
+        for key in waiter.keys() {
+            if let Some(queue) = self.blocked.get_mut(key) {
+                queue.retain(|w| !Arc::ptr_eq(w, waiter));
+                if queue.is_empty() {
+                    self.blocked.remove(key);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn watch(&mut self, key: &[u8], watch: &Watch) {
+        let list = self.watched.entry(key.into()).or_default();
+        if !list.iter().any(|w| w.same(watch)) {
+            list.push(watch.clone());
+        }
+    }
+
+    pub(crate) fn unwatch(&mut self, key: &[u8], watch: &Watch) {
+        if let Some(list) = self.watched.get_mut(key) {
+            list.retain(|w| !w.same(watch));
+            if list.is_empty() {
+                self.watched.remove(key);
+            }
+        }
+    }
+
+    /// A key changed: its watchers' transactions will fail, its waiters may be served.
+    pub(crate) fn changed(&mut self, key: &[u8]) {
+        if let Some(list) = self.watched.get(key) {
+            list.iter().for_each(Watch::touch);
+        }
+        if self.blocked.contains_key(key) && !self.ready.iter().any(|k| &**k == key) {
+            self.ready.push_back(key.into());
+        }
+    }
+
+    /// Every key may have changed (the slot was flushed or left).
+    pub(crate) fn touch_all(&mut self) {
+        self.watched.values().flatten().for_each(Watch::touch);
+    }
+
+    /// Touches the watchers of those watched keys for which `changes` holds.
+    pub(crate) fn touch_where(&mut self, mut changes: impl FnMut(&[u8]) -> bool) {
+        for (key, list) in &self.watched {
+            if changes(key) {
+                list.iter().for_each(Watch::touch);
+            }
+        }
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub(crate) fn next_ready(&mut self) -> Option<Box<[u8]>> {
+        self.ready.pop_front()
+    }
+
+    /// The waiters of a key, oldest first.
+    pub(crate) fn waiters(&self, key: &[u8]) -> Vec<Arc<dyn Waiting>> {
+        self.blocked.get(key).map(|q| q.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Keys somebody is blocked on.
+    pub(crate) fn blocking_keys(&self) -> usize {
+        self.blocked.len()
+    }
+
+    /// Refuses and forgets all waiters; watches are touched.
+    pub(crate) fn evict(&mut self, refused: Refused) {
+        self.touch_all();
+        self.ready.clear();
+        for (_, queue) in self.blocked.drain() {
+            for waiter in queue {
+                waiter.refuse(refused);
+            }
+        }
+    }
+}
