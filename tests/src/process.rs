@@ -4,7 +4,7 @@
 //! beside the running test. Invariant: a started process never outlives its `Node`, and only that
 //! process is ever signalled.
 
-use crate::resp::Client;
+use crate::resp::{Client, Value};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -68,6 +68,22 @@ impl Node {
     /// A new connection to it.
     pub fn client(&self) -> io::Result<Client> {
         Client::connect(self.address)
+    }
+
+    /// Waits until it takes a write: it owns the slot and the cluster is up.
+    pub fn wait_until_served(&self, key: &str) -> io::Result<()> {
+        let mut client = self.client()?;
+        let until = Instant::now() + START_DEADLINE;
+        loop {
+            let reply = client.call(&["SET", key, "x"])?;
+            if reply == Value::ok() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(io::Error::other(format!("SET {key} is not served: {reply:?}")));
+            }
+            std::thread::sleep(POLL);
+        }
     }
 
     /// Whether it still runs.

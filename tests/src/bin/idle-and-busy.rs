@@ -48,6 +48,7 @@ fn main() -> io::Result<ExitCode> {
     }
     flags.finish();
     let node = Node::start_binary(&slotd.map_or_else(binary, Ok)?, &["--maxclients", "20000"])?;
+    node.wait_until_served("idle-and-busy")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let held = runtime.block_on(probe(&node, &wish))?;
     println!("idle-and-busy: {}", if held { "holds" } else { "DOES NOT HOLD" });
