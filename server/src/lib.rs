@@ -1,5 +1,30 @@
-//! slotd, the server.
+//! slotd, the server: a sharded key-value store that speaks the Redis protocol and the Redis
+//! Cluster client contract, and refuses at the owner what is not its own.
+//!
+//! ```text
+//!   bytes --> io/conn --> session --> command --> slot (rooms) --> store (values)
+//!             (edge)      decode,     one table   admit, apply     pure data
+//!                         stages,     of all      |
+//!                         EXEC        commands    +--> gate: when replies may leave
+//!                            |                    ^
+//!   slots (the table) --> control (its log) ------+ admission words: who owns what
+//!
+//!   config: one declaration per option      resp: bytes <-> requests and replies
+//!   node: wires the cores to the edges      io: sockets, clock, randomness, threads, signals
+//! ```
+//! Arrows point from user to used and are one-way; a test holds them.
+
+pub mod command;
 pub mod config;
+pub mod control;
+pub mod expiry;
 pub mod gate;
+pub mod io;
+pub mod node;
 pub mod resp;
+pub mod session;
+pub mod slot;
+pub mod static_table;
 pub mod store;
+#[cfg(any(test, fuzzing))]
+pub mod testing;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::command::CommandError;
 use crate::command::client::Client;
 use crate::command::state::NodeState;
 use crate::config::Live;
 use crate::resp::Reply;
 use crate::slot::{Admit, Owned, Patience, Refused};
-use crate::command::CommandError;
 use slots::SlotId;
 
 /// The two clocks, read once per batch.

@@ -50,9 +50,7 @@ impl CommandError {
             CommandError::NotInteger => "ERR value is not an integer or out of range",
             CommandError::NotFloat => "ERR value is not a valid float",
             CommandError::NoSuchKey => "ERR no such key",
-            CommandError::OutOfMemory => {
-                "OOM command not allowed when used memory > 'maxmemory'."
-            }
+            CommandError::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             CommandError::Static(text) => text,
             CommandError::Text(text) => text,
             CommandError::Busy(_) => "TRYAGAIN the slot is busy",

@@ -32,6 +32,8 @@ pub struct Entry {
     pub subcommands: Vec<CommandId>,
     /// Is it a subcommand itself?
     pub parent: Option<CommandId>,
+    /// Is each call timed on its own? Not if it takes constant time.
+    timed: bool,
 }
 
 /// All commands.
@@ -72,6 +74,12 @@ impl Registry {
     #[inline]
     pub fn entry(&self, id: CommandId) -> &Entry {
         &self.entries[id.index()]
+    }
+
+    /// Is each call of this command timed on its own?
+    #[inline]
+    pub fn is_timed(&self, id: CommandId) -> bool {
+        self.entries[id.index()].timed
     }
 
     /// All top-level commands in id order.
@@ -124,6 +132,7 @@ fn add(entries: &mut Vec<Entry>, command: &'static Command) {
         full_name: command.name.to_owned(),
         subcommands: Vec::new(),
         parent: None,
+        timed: is_timed(command),
     });
     for sub in command.subcommands {
         let sub_id = CommandId(entries.len() as u16);
@@ -132,9 +141,15 @@ fn add(entries: &mut Vec<Entry>, command: &'static Command) {
             full_name: format!("{}|{}", command.name, sub.name),
             subcommands: Vec::new(),
             parent: Some(id),
+            timed: is_timed(sub),
         });
         entries[id.index()].subcommands.push(sub_id);
     }
+}
+
+/// Constant-time commands on one slot get a share of their batch's time instead.
+fn is_timed(command: &Command) -> bool {
+    !command.complexity.starts_with("O(1)")
 }
 
 fn place(entries: &[Entry], multiplier: u64) -> Option<Box<[[u16; 2]; BUCKETS]>> {
@@ -152,7 +167,8 @@ fn place(entries: &[Entry], multiplier: u64) -> Option<Box<[[u16; 2]; BUCKETS]>>
 fn bucket_of(name: &[u8], multiplier: u64) -> usize {
     const FOLD: u64 = 0xDFDF_DFDF_DFDF_DFDF;
     let n = name.len();
-    let (a, b) = if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>())
+    let (a, b) = if let (Some(first), Some(last)) =
+        (name.first_chunk::<8>(), name.last_chunk::<8>())
     {
         (u64::from_le_bytes(*first), u64::from_le_bytes(*last))
     } else if let (Some(first), Some(last)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {

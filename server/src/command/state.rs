@@ -113,7 +113,7 @@ impl NodeState {
             topology.me
         };
         for slot in SlotId::all() {
-            let row = table.row(slot);
+            let row = table.slot(slot);
             let ownership = match row.owner() {
                 None => Ownership::Unassigned,
                 Some(owner) if owner == me => Ownership::Owned,
@@ -140,7 +140,7 @@ impl NodeState {
     fn moved(&self, slot: SlotId) -> CommandError {
         self.stats.moved.fetch_add(1, Ordering::Relaxed);
         let topology = self.topology();
-        let owner = topology.table.row(slot).owner().and_then(|id| topology.table.node(id));
+        let owner = topology.table.slot(slot).owner().and_then(|id| topology.table.node(id));
         match owner {
             None => CommandError::Static(slots::redirect::CLUSTERDOWN_UNBOUND),
             Some(row) => {
@@ -206,8 +206,7 @@ impl NodeState {
     /// Empties every slot of this node, one op group a slot. May wait for rooms.
     pub fn flush_all(&self, now: Now) {
         for slot in SlotId::all() {
-            if let Admit::Served(mut owned) =
-                self.rooms.admit(slot, now.unix_ms, Patience::Block)
+            if let Admit::Served(mut owned) = self.rooms.admit(slot, now.unix_ms, Patience::Block)
                 && !owned.keys().is_empty()
             {
                 owned.apply(Op::Flush);

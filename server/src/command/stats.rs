@@ -173,10 +173,11 @@ impl Stats {
     pub fn reset(&self) {
         for w in self.workers.lock().iter() {
             for c in w.commands.iter() {
-                [&c.calls, &c.nanos, &c.rejected, &c.failed].map(Counter::reset);
+                [&c.calls, &c.nanos, &c.rejected, &c.failed].into_iter().for_each(Counter::reset);
             }
-            [&w.processed, &w.input_bytes, &w.output_bytes, &w.reads, &w.writes].map(Counter::reset);
-            [&w.hits, &w.misses, &w.errors].map(Counter::reset);
+            let all = [&w.processed, &w.input_bytes, &w.output_bytes, &w.reads, &w.writes];
+            all.into_iter().for_each(Counter::reset);
+            [&w.hits, &w.misses, &w.errors].into_iter().for_each(Counter::reset);
             w.error_prefixes.lock().clear();
         }
         self.connections.store(0, Ordering::Relaxed);

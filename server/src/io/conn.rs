@@ -335,8 +335,8 @@ impl Conn {
     /// Waits until the blocked client is served, unblocked, or out of time.
     async fn wait_blocked(&mut self, deadline_ns: Option<u64>) -> Result<(), End> {
         loop {
-            let left = deadline_ns
-                .map(|at| Duration::from_nanos(at.saturating_sub(clock::now().mono_ns)));
+            let left =
+                deadline_ns.map(|at| Duration::from_nanos(at.saturating_sub(clock::now().mono_ns)));
             let letters = self.wait_letter(left).await?.unwrap_or(0);
             if letters & letter::KILL != 0 {
                 return Err(End::Killed);
@@ -360,8 +360,8 @@ impl Conn {
         loop {
             let shared = self.session.client.shared.clone();
             let stream = &self.stream;
-            let may_read =
-                (self.leftover.len() as u64) < self.node.config.live().client_query_buffer_limit.load();
+            let may_read = (self.leftover.len() as u64)
+                < self.node.config.live().client_query_buffer_limit.load();
             let event = std::future::poll_fn(|cx| {
                 if let Poll::Ready(letters) = shared.mailbox.poll(cx) {
                     return Poll::Ready(Ok(Some(letters)));

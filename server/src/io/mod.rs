@@ -6,4 +6,5 @@ pub mod conn;
 pub mod edges;
 pub mod listen;
 pub mod local;
+pub mod log;
 pub mod signals;

@@ -82,6 +82,18 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// A bulk string of `len` bytes that lies in pieces.
+    pub fn bulk_parts<'p>(&mut self, len: usize, parts: impl Iterator<Item = &'p [u8]>) {
+        self.out.reserve(len + 32);
+        self.out.push(b'$');
+        self.out.extend_from_slice(itoa::Buffer::new().format(len).as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+        let start = self.out.len();
+        parts.for_each(|part| self.out.extend_from_slice(part));
+        debug_assert_eq!(self.out.len() - start, len);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
     /// A bulk string that holds an integer.
     pub fn bulk_int(&mut self, value: i64) {
         self.bulk(itoa::Buffer::new().format(value).as_bytes());

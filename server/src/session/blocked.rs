@@ -157,8 +157,7 @@ impl Session {
         self.client.shared.mailbox.retract(stale);
         owned.block(waiter.clone());
         let deadline_ns = on.timeout.map(|t| now.mono_ns.saturating_add(nanos(t)));
-        self.blocked =
-            Some(Box::new(Blocked { waiter, deadline_ns, on_timeout: on.on_timeout }));
+        self.blocked = Some(Box::new(Blocked { waiter, deadline_ns, on_timeout: on.on_timeout }));
         self.client.shared.set_flag(client_flag::BLOCKED, true);
         node.stats.blocked_clients.fetch_add(1, Ordering::Relaxed);
         Step::Blocked { deadline_ns }

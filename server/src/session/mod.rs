@@ -72,21 +72,12 @@ pub struct Session {
     multi: Option<Box<multi::Transaction>>,
     watches: Option<Box<multi::Watches>>,
     blocked: Option<Box<blocked::Blocked>>,
-    /// A command that was held back before it ran is not counted twice.
-    held_back: bool,
 }
 
 impl Session {
     /// A fresh connection.
     pub fn new(client: Client) -> Session {
-        Session {
-            client,
-            partial: Partial::default(),
-            multi: None,
-            watches: None,
-            blocked: None,
-            held_back: false,
-        }
+        Session { client, partial: Partial::default(), multi: None, watches: None, blocked: None }
     }
 
     /// Answers every complete request in `input`, as far as the returned step allows. Replies

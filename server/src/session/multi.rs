@@ -274,10 +274,8 @@ impl Session {
         if node.is_over_maxmemory() && multi.queue.iter().any(writes) {
             return Err(CommandError::OutOfMemory);
         }
-        let long = multi
-            .queue
-            .iter()
-            .any(|(id, _)| registry().entry(*id).command.flags & flag::LONG != 0);
+        let long =
+            multi.queue.iter().any(|(id, _)| registry().entry(*id).command.flags & flag::LONG != 0);
         if !long {
             return self.exec_under_lock(multi, slot, Patience::Spin, worker, node, now);
         }
@@ -379,9 +377,7 @@ impl Session {
                 flush_later = cx.flush_later;
                 result
             }
-            (_, Some(owned)) => {
-                exec_call(command, owned, &args, &mut cx(worker, self, node, now))
-            }
+            (_, Some(owned)) => exec_call(command, owned, &args, &mut cx(worker, self, node, now)),
             (_, None) => Err(CommandError::arity(command.name)),
         };
         let counters = &worker.stats.commands[id.index()];

@@ -92,10 +92,9 @@ impl Session {
         for request in &requests {
             let args = match request.quoted {
                 Some(at) => quoted[at].args(),
-                None => Args::new(
-                    input,
-                    &words[request.first_arg..request.first_arg + request.args],
-                ),
+                None => {
+                    Args::new(input, &words[request.first_arg..request.first_arg + request.args])
+                }
             };
             match self.run_request(request, args, &mut hold, worker, node, now) {
                 Ran::Next => consumed = request.end,
@@ -570,4 +569,3 @@ fn unknown_command(args: &Args<'_>) -> CommandError {
     }
     CommandError::err(format_args!("unknown command '{name}', with args beginning with: {shown}"))
 }
-

@@ -45,8 +45,9 @@ impl Owned<'_> {
             Op::HashSet { key, pairs } => self.with_hash(key, |hash, limits| {
                 pairs.chunks_exact(2).filter(|p| hash.set(p[0], p[1], limits)).count()
             }),
-            Op::HashDelete { key, fields } => self
-                .with_hash(key, |hash, _| fields.iter().filter(|f| hash.remove(f)).count()),
+            Op::HashDelete { key, fields } => {
+                self.with_hash(key, |hash, _| fields.iter().filter(|f| hash.remove(f)).count())
+            }
             Op::ListPush { key, end, items } => self.with_list(key, |list, limits| {
                 for item in items {
                     match end {
@@ -62,12 +63,12 @@ impl Owned<'_> {
                 list.remove_range(start, count);
                 count
             }),
-            Op::ListSet { key, index, value } => self.with_list(key, |list, limits| {
-                list.set(index, value, limits);
+            Op::ListSet { key, index, value } => self.with_list(key, |list, _| {
+                list.set(index, value);
                 1
             }),
-            Op::ListInsert { key, index, value } => self.with_list(key, |list, limits| {
-                list.insert(index, value, limits);
+            Op::ListInsert { key, index, value } => self.with_list(key, |list, _| {
+                list.insert(index, value);
                 list.len()
             }),
             Op::ListRemove { key, start, count } => self.with_list(key, |list, _| {
@@ -75,16 +76,17 @@ impl Owned<'_> {
                 list.remove_range(start, count);
                 count
             }),
-            Op::SetAdd { key, members } => self.with_set(key, |set, limits| {
-                members.iter().filter(|m| set.add(m, limits)).count()
-            }),
-            Op::SetRemove { key, members } => self
-                .with_set(key, |set, _| members.iter().filter(|m| set.remove(m)).count()),
+            Op::SetAdd { key, members } => self
+                .with_set(key, |set, limits| members.iter().filter(|m| set.add(m, limits)).count()),
+            Op::SetRemove { key, members } => {
+                self.with_set(key, |set, _| members.iter().filter(|m| set.remove(m)).count())
+            }
             Op::ZsetAdd { key, items } => self.with_zset(key, |zset, limits| {
                 items.iter().filter(|(s, m)| zset.add(m, *s, limits) == Added::New).count()
             }),
-            Op::ZsetRemove { key, members } => self
-                .with_zset(key, |zset, _| members.iter().filter(|m| zset.remove(m)).count()),
+            Op::ZsetRemove { key, members } => {
+                self.with_zset(key, |zset, _| members.iter().filter(|m| zset.remove(m)).count())
+            }
             Op::ZsetRemoveRanks { key, start, count } => self.with_zset(key, |zset, _| {
                 let count = count.min(zset.len().saturating_sub(start));
                 zset.remove_rank_range(start, count);
@@ -108,7 +110,7 @@ impl Owned<'_> {
         let new = if value.len() <= FLAT_STRING_MAX_BYTES {
             NewValue::Bytes(value)
         } else {
-            let object = Box::new(Object::Blob(Blob::from(value)));
+            let object = Box::new(Object::Blob(Blob::from_slice(value)));
             self.body.boxed_bytes += boxed_bytes(&object);
             NewValue::Boxed(object)
         };
@@ -257,7 +259,7 @@ impl Owned<'_> {
         let end = offset + bytes.len();
         let len = end.max(value.len());
         if len > FLAT_STRING_MAX_BYTES {
-            let mut blob = Blob::from(&value[..]);
+            let mut blob = Blob::from_slice(&value);
             blob.write_at(offset, bytes);
             let object = Box::new(Object::Blob(blob));
             self.body.boxed_bytes += boxed_bytes(&object);
@@ -291,10 +293,11 @@ impl Owned<'_> {
         change: impl FnOnce(&mut Object, &Limits) -> R,
     ) -> R {
         let limits = self.limits();
-        let table = &mut self.body.keys.table;
+        let body = &mut *self.body;
+        let table = &mut body.keys.table;
         if table.find(key.hash, key.bytes).is_none() {
             let object = Box::new(make());
-            self.body.boxed_bytes += boxed_bytes(&object);
+            body.boxed_bytes += boxed_bytes(&object);
             table.put(key.hash, key.bytes, NewValue::Boxed(object), Expiry::Never);
         }
         let mut entry = table.find_mut(key.hash, key.bytes).expect("put just above");
@@ -303,7 +306,7 @@ impl Owned<'_> {
         let result = change(object, &limits);
         let after = boxed_bytes(object);
         let emptied = object.len() == 0;
-        self.body.boxed_bytes = self.body.boxed_bytes + after - before;
+        body.boxed_bytes = body.boxed_bytes + after - before;
         if emptied {
             self.delete(key);
         } else {
@@ -313,33 +316,47 @@ impl Owned<'_> {
     }
 
     fn with_hash<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut Hash, &Limits) -> R) -> R {
-        self.with_object(key, || Object::Hash(Hash::new()), |object, limits| match object {
-            Object::Hash(hash) => f(hash, limits),
-            other => panic!("hash op on a {}", other.type_name()),
-        })
+        self.with_object(
+            key,
+            || Object::Hash(Hash::new()),
+            |object, limits| match object {
+                Object::Hash(hash) => f(hash, limits),
+                other => panic!("hash op on a {}", other.type_name()),
+            },
+        )
     }
 
     fn with_list<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut List, &Limits) -> R) -> R {
-        self.with_object(key, || Object::List(List::new()), |object, limits| match object {
-            Object::List(list) => f(list, limits),
-            other => panic!("list op on a {}", other.type_name()),
-        })
+        self.with_object(
+            key,
+            || Object::List(List::new()),
+            |object, limits| match object {
+                Object::List(list) => f(list, limits),
+                other => panic!("list op on a {}", other.type_name()),
+            },
+        )
     }
 
     fn with_set<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut Set, &Limits) -> R) -> R {
-        self.with_object(key, || Object::Set(Set::new()), |object, limits| match object {
-            Object::Set(set) => f(set, limits),
-            other => panic!("set op on a {}", other.type_name()),
-        })
+        self.with_object(
+            key,
+            || Object::Set(Set::new()),
+            |object, limits| match object {
+                Object::Set(set) => f(set, limits),
+                other => panic!("set op on a {}", other.type_name()),
+            },
+        )
     }
 
     fn with_zset<R>(&mut self, key: Key<'_>, f: impl FnOnce(&mut SortedSet, &Limits) -> R) -> R {
-        self.with_object(key, || Object::SortedSet(SortedSet::new()), |object, limits| {
-            match object {
+        self.with_object(
+            key,
+            || Object::SortedSet(SortedSet::new()),
+            |object, limits| match object {
                 Object::SortedSet(zset) => f(zset, limits),
                 other => panic!("sorted-set op on a {}", other.type_name()),
-            }
-        })
+            },
+        )
     }
 }
 

@@ -5,7 +5,7 @@
 //! Followers and stages hide expired keys the same way and delete nothing.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::resp::Reply;
 use crate::slot::WrongType;
@@ -36,6 +36,8 @@ pub struct Keys {
     pub(crate) touch: bool,
     /// Expired keys met in this lock hold. An empty Vec allocates nothing.
     pub(crate) met_expired: RefCell<Vec<Box<[u8]>>>,
+    hits: Cell<u32>,
+    misses: Cell<u32>,
 }
 
 /// A string value: in one piece, or in chunks when it is big.
@@ -65,7 +67,11 @@ impl<'a> Str<'a> {
     pub fn range(&self, start: usize, end: usize) -> Cow<'a, [u8]> {
         match self {
             Str::Flat(b) => Cow::Borrowed(&b[start..end]),
-            Str::Blob(b) => Cow::Owned(b.range(start, end)),
+            Str::Blob(b) => {
+                let mut bytes = Vec::with_capacity(end - start);
+                b.read_into(start..end, &mut bytes);
+                Cow::Owned(bytes)
+            }
         }
     }
 
@@ -198,6 +204,8 @@ impl Keys {
             access_clock: 0,
             touch: true,
             met_expired: RefCell::new(Vec::new()),
+            hits: Cell::new(0),
+            misses: Cell::new(0),
         }
     }
 
@@ -247,11 +255,21 @@ impl Keys {
     /// Looks a key up as a command's access (moves its access clock).
     #[inline]
     pub fn find(&self, key: Key<'_>) -> Option<Found<'_>> {
-        let found = self.peek(key)?;
+        let Some(found) = self.peek(key) else {
+            self.misses.set(self.misses.get() + 1);
+            return None;
+        };
+        self.hits.set(self.hits.get() + 1);
         if self.touch && found.entry.access() != self.access_clock {
             found.entry.set_access(self.access_clock);
         }
         Some(found)
+    }
+
+    /// Look-ups that found a key and that found none since the last call, for INFO.
+    #[inline]
+    pub fn take_hits(&self) -> (u64, u64) {
+        (self.hits.take().into(), self.misses.take().into())
     }
 
     /// Is there such a key (no access)?

@@ -5,8 +5,8 @@
 //! (DESIGN 3). Long commands that run where blocking is allowed may wait at the lock itself.
 //! Never two rooms' locks at once, never a lock across an await.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -171,7 +171,7 @@ impl Rooms {
     /// Stage 1 of a batch: the room's line is on its way.
     #[inline]
     pub fn prefetch_room(&self, slot: SlotId) {
-        crate::store::table::prefetch(self.room(slot));
+        crate::store::table::prefetch_line(self.room(slot));
     }
 
     /// Stage 2: the bucket's (or directory's) line. Address arithmetic only, no lock.

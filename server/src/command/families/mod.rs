@@ -2,7 +2,10 @@
 
 use crate::command::Command;
 
+pub mod connection;
 pub mod session_verbs;
+pub mod string;
 
 /// All families, in the order COMMAND lists them.
-pub const FAMILIES: &[&[Command]] = &[session_verbs::COMMANDS];
+pub const FAMILIES: &[&[Command]] =
+    &[string::COMMANDS, connection::COMMANDS, session_verbs::COMMANDS];

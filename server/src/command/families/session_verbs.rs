@@ -77,4 +77,3 @@ pub const COMMANDS: &[Command] = &[
         ..VERB
     },
 ];
-

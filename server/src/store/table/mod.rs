@@ -32,7 +32,7 @@ use root::Root;
 
 pub use entry::{Entry, EntryMut, EntryValue};
 pub use hash::{KeyHash, hash_key, set_hash_seed};
-pub use prefetch::TableHint;
+pub use prefetch::{TableHint, prefetch_line};
 pub use scan::ScanPos;
 
 /// The most bytes of a key, and of a value: the fields are 32 bits wide. Limits for clients are
@@ -77,6 +77,8 @@ pub struct Table<O> {
     root: Root,
     len: usize,
     bytes: usize,
+    /// Entries with an expiry.
+    expiring: usize,
     objects: PhantomData<Box<O>>,
 }
 
@@ -117,7 +119,7 @@ impl<O: Clone> Clone for Table<O> {
 impl<O> Table<O> {
     /// An empty table.
     pub const fn new() -> Self {
-        Table { root: Root::EMPTY, len: 0, bytes: 0, objects: PhantomData }
+        Table { root: Root::EMPTY, len: 0, bytes: 0, expiring: 0, objects: PhantomData }
     }
 
     /// Entries.
@@ -137,6 +139,12 @@ impl<O> Table<O> {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Entries with an expiry.
+    #[inline]
+    pub fn expiring(&self) -> usize {
+        self.expiring
     }
 
     /// The entry of `key`.
@@ -196,6 +204,8 @@ impl<O> Table<O> {
     pub fn set_expiry(&mut self, hash: KeyHash, key: &[u8], at: Option<u64>) -> bool {
         let Some(run) = self.root.run_of(hash) else { return false };
         let Some((place, block)) = run.find(hash, key) else { return false };
+        self.expiring += at.is_some() as usize;
+        self.expiring -= block.has_expiry() as usize;
         match (block.has_expiry(), at) {
             (true, Some(at)) => block.set_expiry(at),
             (false, None) => {}
@@ -260,6 +270,7 @@ impl<O> Table<O> {
         // SAFETY: the block is new and of the plan, for which the payload was made.
         unsafe { block.write(&plan, key, payload, expiry, about) };
         self.bytes += entry::entry_bytes::<O>(block);
+        self.expiring += expiry.is_some() as usize;
         self.insert_block(hash, block);
     }
 
@@ -277,6 +288,8 @@ impl<O> Table<O> {
             Expiry::Never => None,
             Expiry::At(at) => Some(at),
         };
+        self.expiring += expiry.is_some() as usize;
+        self.expiring -= block.has_expiry() as usize;
         let plan = plan_for(key, &value, expiry);
         if let NewValue::Bytes(bytes) = value {
             // SAFETY: the table is borrowed mutably, so nobody refers into the block.
@@ -336,6 +349,7 @@ impl<O> Table<O> {
     /// # Safety
     /// No run of the table is read for this block again.
     unsafe fn release_entry(&mut self, block: Block) -> Old<O> {
+        self.expiring -= block.has_expiry() as usize;
         self.bytes -= entry::entry_bytes::<O>(block);
         let old = match block.kind() {
             Kind::Inline => Old::Bytes,

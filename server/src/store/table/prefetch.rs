@@ -22,6 +22,12 @@ pub(super) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
+/// Asks for the first cache line of a value: a room on its way to be locked.
+#[inline(always)]
+pub fn prefetch_line<T>(value: &T) {
+    prefetch(std::ptr::from_ref(value).cast());
+}
+
 /// The root of a table as one word: the address of its bucket array or directory, with the shape
 /// in the low bits. Taken under the lock, used at any time.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]

@@ -1,0 +1,139 @@
+//! The table of a node or a set of nodes that agreed on it beforehand.
+//!
+//! A node alone may change it (`CLUSTER ADDSLOTS`...): its proposals are committed on the spot.
+//! Nodes that share a table from a file may not: there is no log between them yet, and a change
+//! that the others do not learn of is just what this system is there to refuse.
+
+use std::cell::Cell;
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+use slots::{
+    Addresses, Boot, ClusterId, ClusterSettings, Kept, NewNode, NodeId, Nonce, Proposal, Proposer,
+    SlotRanges, SlotTable, StoreId, TableChange, TableVersion,
+};
+
+use crate::control::{ProposeError, Proposed, TableLog};
+
+/// Told of every new version of the table.
+pub trait TableSink: Send + Sync {
+    /// The table changed. Must not wait for a room.
+    fn install(&self, table: Arc<SlotTable>);
+}
+
+/// A node of a table that is fixed at start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundingNode {
+    /// Its id.
+    pub id: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Where it is reached.
+    pub addresses: Addresses,
+    /// What it owns.
+    pub slots: SlotRanges,
+}
+
+/// The table's state before any log exists.
+pub struct FixedTable {
+    table: Mutex<SlotTable>,
+    cluster: ClusterId,
+    me: Proposer,
+    shared: bool,
+    sink: OnceLock<Weak<dyn TableSink>>,
+}
+
+impl FixedTable {
+    /// Founds the table through the same changes a log would hold. `nodes` must not be empty
+    /// and contain `me`; the error names what the table refused.
+    pub fn found(
+        cluster: ClusterId,
+        me: NodeId,
+        nodes: &[FoundingNode],
+    ) -> Result<FixedTable, String> {
+        let mut table = SlotTable::new();
+        let by = Proposer { node: me, boot: Boot(1) };
+        let versions = Cell::new(0);
+        let mut propose = |by: Proposer, change: TableChange| {
+            let name = change.name();
+            versions.set(versions.get() + 1);
+            let version = TableVersion(versions.get());
+            let verdicts = table.apply(&Proposal { cluster, by, change }, version);
+            verdicts.all().map_err(|refusal| format!("{name}: {refusal}"))
+        };
+        propose(by, TableChange::InitCluster { settings: ClusterSettings::default() })?;
+        for node in nodes {
+            propose(by, TableChange::AddNode { node: new_node(node) })?;
+            let boot = TableChange::NodeBoot {
+                node: node.id,
+                boot: Boot(1),
+                nonce: Nonce::from_bytes(first_bytes(node.id)),
+                kept: Kept::All,
+                alone: Default::default(),
+                except: SlotRanges::new(),
+            };
+            propose(Proposer { node: node.id, boot: Boot(1) }, boot)?;
+        }
+        for node in nodes.iter().filter(|n| !n.slots.is_empty()) {
+            // Each change so far was one version: the next is decided at the last.
+            let seen = TableVersion(versions.get());
+            let slots = node.slots.clone();
+            propose(by, TableChange::AssignSlots { slots, to: node.id, seen })?;
+        }
+        if !nodes.iter().any(|n| n.id == me) {
+            return Err(format!("the table has no node {me}"));
+        }
+        let shared = nodes.len() > 1;
+        let sink = OnceLock::new();
+        Ok(FixedTable { table: Mutex::new(table), cluster, me: by, shared, sink })
+    }
+
+    /// The table as it stands.
+    pub fn table(&self) -> Arc<SlotTable> {
+        Arc::new(self.table.lock().clone())
+    }
+
+    /// Names who is told of changes. Once.
+    pub fn tell(&self, sink: Weak<dyn TableSink>) {
+        let _ = self.sink.set(sink);
+    }
+}
+
+fn new_node(node: &FoundingNode) -> NewNode {
+    NewNode {
+        id: node.id,
+        name: node.name.clone(),
+        store: StoreId::from_bytes(first_bytes(node.id)),
+        addresses: node.addresses.clone(),
+        labels: Default::default(),
+        weight: slots::DEFAULT_WEIGHT,
+    }
+}
+
+/// A founding node's store and nonce follow from its id: all nodes must found the same table.
+fn first_bytes<const N: usize>(id: NodeId) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (to, from) in bytes.iter_mut().zip(id.bytes().iter().cycle()) {
+        *to = *from;
+    }
+    bytes
+}
+
+impl TableLog for Arc<FixedTable> {
+    fn propose(&self, change: TableChange, done: Proposed) {
+        if self.shared {
+            return done(Err(ProposeError::Fixed));
+        }
+        let (verdicts, table) = {
+            let mut table = self.table.lock();
+            let version = TableVersion(table.version().0 + 1);
+            let proposal = Proposal { cluster: self.cluster, by: self.me, change };
+            let verdicts = table.apply(&proposal, version);
+            (verdicts, Arc::new(table.clone()))
+        };
+        if let Some(sink) = self.sink.get().and_then(Weak::upgrade) {
+            sink.install(table);
+        }
+        done(Ok(verdicts));
+    }
+}

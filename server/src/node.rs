@@ -1,0 +1,218 @@
+//! A node: the cores wired together and started.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use slots::{Addresses, ClusterId, Endpoint, NodeId, SlotId, SlotRanges};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::Notify;
+
+use crate::command::{NodeState, Topology};
+use crate::config::Start;
+use crate::control::FixedTable;
+use crate::control::fixed::{FoundingNode, TableSink};
+use crate::expiry::ExpiryTask;
+use crate::io::edges::{RealChores, RealEdges};
+use crate::io::{clock, listen, signals};
+use crate::slot::Rooms;
+use crate::store::limits::Limits;
+
+/// How often memory is compared with maxmemory and pauses are looked after.
+const TICK: Duration = Duration::from_millis(20);
+/// Connections waiting to be accepted; a burst of 10,000 clients fits with retries.
+const BACKLOG: u32 = 4096;
+
+impl TableSink for NodeState {
+    fn install(&self, table: Arc<slots::SlotTable>) {
+        NodeState::install(self, table);
+    }
+}
+
+/// Runs a node until it is told to stop. Errors are about starting.
+pub async fn run(start: Start) -> io::Result<()> {
+    let stop = Arc::new(Notify::new());
+    let node = build(&start, stop.clone())?;
+    let listeners = bind_all(&start)?;
+    for (address, listener) in listeners {
+        tracing::info!(%address, "serving");
+        tokio::spawn(listen::accept_all(listener, node.clone()));
+    }
+    tokio::spawn(tick(node.clone()));
+    println!("slotd is ready on port {}", start.port);
+    let signal = tokio::select! {
+        signal = signals::asked_to_stop() => signal?,
+        () = stop.notified() => "SHUTDOWN",
+    };
+    tracing::info!(signal, "stopping");
+    Ok(())
+}
+
+/// Builds a node's state: identity, table, rooms.
+fn build(start: &Start, stop: Arc<Notify>) -> io::Result<Arc<NodeState>> {
+    std::fs::create_dir_all(&start.dir)?;
+    let (me, cluster, nodes) = identity(start)?;
+    let fixed = FixedTable::found(cluster, me, &nodes).map_err(io::Error::other)?;
+    let fixed = Arc::new(fixed);
+    let (chores, due) = RealChores::start();
+    let rooms = Rooms::new(Box::new(chores));
+    let run_id = format!("{}{}", hex(20), hex(20));
+    let node = Arc::new(NodeState::new(
+        start.config.clone(),
+        rooms,
+        Topology { table: fixed.table(), me },
+        Box::new(RealEdges { stop }),
+        Box::new(fixed.clone()),
+        run_id,
+        start.file.as_ref().map(|f| f.display().to_string()),
+    ));
+    let sink: Arc<dyn TableSink> = node.clone();
+    fixed.tell(Arc::downgrade(&sink));
+    sync_limits(&node);
+    tokio::spawn(ExpiryTask::new(node.clone(), due).run());
+    Ok(node)
+}
+
+fn hex(digits: usize) -> String {
+    let mut text = String::new();
+    while text.len() < digits {
+        text.push_str(&format!("{:016x}", clock::random_u64()));
+    }
+    text.truncate(digits);
+    text
+}
+
+/// Who this node is and what the table begins with.
+fn identity(start: &Start) -> io::Result<(NodeId, ClusterId, Vec<FoundingNode>)> {
+    if let Some(file) = &start.static_table {
+        let text = std::fs::read_to_string(file)?;
+        let nodes = crate::static_table::parse(&text).map_err(io::Error::other)?;
+        let me = nodes
+            .iter()
+            .find(|n| n.name == start.name)
+            .ok_or_else(|| io::Error::other(format!("no node '{}' in it", start.name)))?
+            .id;
+        return Ok((me, ClusterId::from_bytes(*nodes[0].id.bytes()), nodes));
+    }
+    let id = stored_id(&start.dir)?;
+    let host = announce_host(start);
+    let name = match start.name.as_str() {
+        "" => format!("node-{}", start.port),
+        name => name.to_owned(),
+    };
+    let slots = match start.starts_empty {
+        true => SlotRanges::new(),
+        false => SlotId::all().collect(),
+    };
+    let announced = start.config.live().cluster_announce_port.load() as u16;
+    let port = if announced == 0 { start.port } else { announced };
+    let hostname = start.config.live().cluster_announce_hostname.load();
+    let addresses = Addresses {
+        client: Endpoint::new(host.clone(), port),
+        bus: Endpoint::new(host, start.cluster_port),
+        hostname: (!hostname.is_empty()).then(|| hostname.to_string()),
+    };
+    Ok((id, ClusterId::from_bytes(*id.bytes()), vec![FoundingNode { id, name, addresses, slots }]))
+}
+
+/// The node's id for life, in its data directory.
+fn stored_id(dir: &Path) -> io::Result<NodeId> {
+    let path = dir.join("node.id");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => {
+            text.trim().parse().map_err(|e| io::Error::other(format!("{}: {e}", path.display())))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let id = hex(40);
+            std::fs::write(&path, format!("{id}\n"))?;
+            id.parse().map_err(|e| io::Error::other(format!("a new node id: {e}")))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// The address clients are told: announced, else the first one listened on that is a real one.
+fn announce_host(start: &Start) -> String {
+    let announced = start.config.live().cluster_announce_ip.load();
+    if !announced.is_empty() {
+        return announced.to_string();
+    }
+    let bound = start.bind.iter().map(|b| b.trim_start_matches('-'));
+    let real = bound.filter(|b| !matches!(*b, "0.0.0.0" | "::" | "*" | "::*"));
+    real.map(str::to_owned).next().unwrap_or_else(|| "127.0.0.1".to_owned())
+}
+
+/// Listens on every address; one with `-` before it may be missing.
+fn bind_all(start: &Start) -> io::Result<Vec<(SocketAddr, TcpListener)>> {
+    let mut listeners = Vec::new();
+    for bind in &start.bind {
+        let (host, optional) = match bind.strip_prefix('-') {
+            Some(host) => (host, true),
+            None => (bind.as_str(), false),
+        };
+        match listen_on(host, start.port) {
+            Ok(listener) => listeners.push((listener.local_addr()?, listener)),
+            Err(e) if optional => tracing::info!(host, error = %e, "not listening"),
+            Err(e) => {
+                let text = format!("cannot listen on {host}:{}: {e}", start.port);
+                return Err(io::Error::new(e.kind(), text));
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+fn listen_on(host: &str, port: u16) -> io::Result<TcpListener> {
+    let host = if host == "*" { "0.0.0.0" } else { host };
+    let ip = match host.parse() {
+        Ok(ip) => ip,
+        Err(_) => {
+            use std::net::ToSocketAddrs;
+            let mut found = (host, port).to_socket_addrs()?;
+            let none = || io::Error::other(format!("'{host}' has no address"));
+            found.next().ok_or_else(none)?.ip()
+        }
+    };
+    let address = SocketAddr::new(ip, port);
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Looks after what has no event of its own.
+async fn tick(node: Arc<NodeState>) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut revision = node.config.live().revision();
+    loop {
+        interval.tick().await;
+        node.check_memory();
+        node.pause.tick(clock::now(), &node.clients);
+        let newest = node.config.live().revision();
+        if newest != revision {
+            revision = newest;
+            sync_limits(&node);
+        }
+    }
+}
+
+/// Hands the collection limits of the options to the rooms.
+pub fn sync_limits(node: &NodeState) {
+    let live = &node.config.live().limits;
+    node.rooms.set_limits(Limits {
+        hash_max_entries: live.hash_max_entries.load() as usize,
+        hash_max_value: live.hash_max_value.load() as usize,
+        set_max_intset: live.set_max_intset.load() as usize,
+        set_max_listpack_entries: live.set_max_listpack_entries.load() as usize,
+        set_max_listpack_value: live.set_max_listpack_value.load() as usize,
+        zset_max_entries: live.zset_max_entries.load() as usize,
+        zset_max_value: live.zset_max_value.load() as usize,
+        list_max_listpack_size: live.list_max_listpack_size.load(),
+    });
+}
