@@ -5,7 +5,8 @@ use crate::command::Command;
 pub mod connection;
 pub mod session_verbs;
 pub mod string;
+pub mod zset;
 
 /// All families, in the order COMMAND lists them.
 pub const FAMILIES: &[&[Command]] =
-    &[string::COMMANDS, connection::COMMANDS, session_verbs::COMMANDS];
+    &[string::COMMANDS, connection::COMMANDS, session_verbs::COMMANDS, zset::COMMANDS];
