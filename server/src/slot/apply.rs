@@ -279,7 +279,7 @@ impl Owned<'_> {
         len
     }
 
-    /// The collection limits of this lock hold, for a handler that makes an object itself.
+    /// The collection limits in force: a handler that builds a whole object needs them.
     pub fn limits(&mut self) -> Arc<Limits> {
         let rooms = self.rooms;
         self.limits.get_or_insert_with(|| rooms.limits()).clone()

@@ -196,3 +196,70 @@ pub(super) fn sintercard(keys: &Keys, args: &Args<'_>, cx: &mut Cx<'_>) -> Outco
     cx.reply.int(found as i64);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Model = BTreeSet<Vec<u8>>;
+
+    /// A set's form: 0 a table, 1 the smallest that holds it.
+    fn set_of(model: &Model, form: usize) -> Set {
+        let large = Limits { set_max_intset: 0, set_max_listpack_entries: 0, ..Limits::default() };
+        let limits = [large, Limits::default()][form];
+        let mut set = Set::new();
+        model.iter().for_each(|member| assert!(set.add(member, &limits)));
+        set
+    }
+
+    /// The visited members; only a union may name one twice.
+    fn result(operation: Operation, sets: &Sets<'_>) -> Model {
+        let mut members = Model::new();
+        operation.visit(sets, &mut |member| {
+            assert!(members.insert(member.to_vec()) || operation == Operation::Union);
+            Continue(())
+        });
+        members
+    }
+
+    fn model() -> impl Strategy<Value = Model> {
+        let number = (0..40_u8).prop_map(|n| n.to_string().into_bytes());
+        let text = "[a-d]{1,2}".prop_map(String::into_bytes);
+        prop_oneof![
+            prop::collection::btree_set(number.clone(), 0..40),
+            prop::collection::btree_set(prop_oneof![number.clone(), text], 0..40),
+            // Small ones, so that some differences are merged first.
+            prop::collection::btree_set(number, 0..3),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn results_agree_with_a_model_whatever_the_forms_and_the_missing(
+            models in prop::collection::vec((model(), 0..2_usize, prop::bool::weighted(0.9)), 1..8),
+        ) {
+            let owned: Vec<Option<Set>> =
+                models.iter().map(|(m, form, there)| there.then(|| set_of(m, *form))).collect();
+            let sets: Sets<'_> = owned.iter().map(Option::as_ref).collect();
+            let models: Vec<Model> =
+                models.into_iter().map(|(m, _, there)| if there { m } else { Model::new() }).collect();
+            let fold = |combine: fn(&Model, &Model) -> Model| {
+                models[1..].iter().fold(models[0].clone(), |a, b| combine(&a, b))
+            };
+            prop_assert_eq!(result(Operation::Inter, &sets), fold(|a, b| a & b));
+            prop_assert_eq!(result(Operation::Union, &sets), fold(|a, b| a | b));
+            prop_assert_eq!(result(Operation::Diff, &sets), fold(|a, b| a - b));
+        }
+    }
+
+    #[test]
+    fn a_set_taken_from_itself_leaves_nothing() {
+        let set = set_of(&[b"a".to_vec(), b"b".to_vec()].into(), 1);
+        let sets = Sets::from_slice(&[Some(&set), None, Some(&set)]);
+        assert_eq!(result(Operation::Diff, &sets), Model::new());
+    }
+}
