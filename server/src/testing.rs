@@ -233,11 +233,16 @@ pub fn encode(words: &[&[u8]]) -> Vec<u8> {
 
 /// Runs a script file (path from `server/src/command/families/`) on a fresh node.
 pub fn run_script(path: &str) {
+    play_file(&mut TestNode::new(&[]), path);
+}
+
+/// The same on this node.
+pub fn play_file(node: &mut TestNode, path: &str) {
     let mut file = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     file.push("src/command/families");
     file.push(path);
     let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-    let got = play(&mut TestNode::new(&[]), &text);
+    let got = play(node, &text);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&file, got).expect("the script can be written");
         return;

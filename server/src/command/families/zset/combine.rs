@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use crate::command::families::number::parse_count;
 use crate::command::families::zset::range::store;
 use crate::command::families::zset::show::Show;
 use crate::command::{Args, CommandError, Cx, Outcome};
@@ -272,8 +273,7 @@ impl<'a> Query<'a> {
                 self.show = Show::Scores;
                 at += 1;
             } else if answer == Answer::Cardinality && left >= 2 && args.is(at, "limit") {
-                let limit = parse_i64(args.at(at + 1)).and_then(|n| usize::try_from(n).ok());
-                let limit = limit.ok_or(CommandError::Static("ERR LIMIT can't be negative"))?;
+                let limit = parse_count(args.at(at + 1), "ERR LIMIT can't be negative")?;
                 self.limit = if limit == 0 { usize::MAX } else { limit };
                 at += 2;
             } else {

@@ -6,12 +6,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::command::families::number::parse_count;
 use crate::command::families::zset::bounds::{Order, walk};
 use crate::command::families::zset::show::Show;
 use crate::command::{Args, BlockOn, CommandError, Cx, Flow, Now, Outcome, TimeoutReply};
 use crate::resp::Proto;
 use crate::slot::{Key, Keys, Op, Owned};
-use crate::store::number::{parse_f64, parse_i64};
+use crate::store::number::parse_f64;
 
 /// How the members taken are laid out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,9 +122,9 @@ pub(super) fn bzmpop(
 impl Query {
     /// Words from the number of keys, word `at`, on.
     fn parse(args: &Args<'_>, at: usize) -> Result<Query, CommandError> {
-        let positive = |i, error| {
-            let number = parse_i64(args.at(i)).and_then(|n| usize::try_from(n).ok());
-            number.filter(|n| *n > 0).ok_or(CommandError::Static(error))
+        let positive = |at, error| match parse_count(args.at(at), error)? {
+            0 => Err(CommandError::Static(error)),
+            count => Ok(count),
         };
         let keys = positive(at, "ERR numkeys should be greater than 0")?;
         let side = at.saturating_add(keys).saturating_add(1);

@@ -1,14 +1,9 @@
 //! ZCARD, ZSCORE, ZMSCORE, ZRANK, ZREVRANK, ZSCAN: what is known of members by name.
 
+use crate::command::families::scan::{ScanOptions, parse_cursor, write_empty_scan, write_scan};
 use crate::command::families::zset::bounds::Order;
 use crate::command::{Args, CommandError, Cx, Outcome};
-use crate::resp::Reply;
 use crate::slot::Keys;
-use crate::store::glob;
-use crate::store::number::{parse_i64, parse_u64};
-
-/// Members a ZSCAN call visits unless COUNT says otherwise, as in Redis.
-const SCAN_COUNT_DEFAULT: usize = 10;
 
 pub(super) fn zcard(keys: &Keys, args: &Args<'_>, cx: &mut Cx<'_>) -> Outcome {
     let count = keys.zset(args.key(1))?.map_or(0, |zset| zset.len());
@@ -76,41 +71,20 @@ fn rank(keys: &Keys, args: &Args<'_>, cx: &mut Cx<'_>, order: Order, name: &str)
 }
 
 pub(super) fn zscan(keys: &Keys, args: &Args<'_>, cx: &mut Cx<'_>) -> Outcome {
-    let cursor = parse_u64(args.at(2)).ok_or(CommandError::Static("ERR invalid cursor"))?;
+    let cursor = parse_cursor(args.at(2))?;
     let Some(zset) = keys.zset(args.key(1))? else {
-        cx.reply.array(2);
-        cx.reply.bulk(b"0");
-        cx.reply.array(0);
+        write_empty_scan(&mut cx.reply);
         return Ok(());
     };
-    let (mut count, mut pattern) = (SCAN_COUNT_DEFAULT, None);
-    let mut at = 3;
-    while at < args.len() {
-        let Some(value) = args.opt(at + 1) else { return Err(CommandError::Syntax) };
-        if args.is(at, "count") {
-            let number = parse_i64(value).ok_or(CommandError::NotInteger)?;
-            count = usize::try_from(number).ok().filter(|n| *n > 0).ok_or(CommandError::Syntax)?;
-        } else if args.is(at, "match") {
-            pattern = (value != b"*").then_some(value);
-        } else {
-            return Err(CommandError::Syntax);
-        }
-        at += 2;
-    }
-    // The next cursor stands before the members and is known only after them.
-    let mut members = Vec::new();
-    let mut entries = Reply::new(&mut members, cx.reply.proto);
-    let mut words = 0;
-    let next = zset.scan(cursor, count, |member, score| {
-        if pattern.is_none_or(|pattern| glob::matches(pattern, member, false)) {
-            entries.bulk(member);
-            entries.bulk_double(score);
-            words += 2;
-        }
+    let options = ScanOptions::parse(args, 3)?;
+    write_scan(&mut cx.reply, |reply, bulks| {
+        zset.scan(cursor, options.count, |member, score| {
+            if options.wants(member) {
+                reply.bulk(member);
+                reply.bulk_double(score);
+                *bulks += 2;
+            }
+        })
     });
-    cx.reply.array(2);
-    cx.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
-    cx.reply.array(words);
-    cx.reply.out.extend_from_slice(&members);
     Ok(())
 }
