@@ -46,14 +46,8 @@ fn pop(owned: &mut Owned<'_>, args: &Args<'_>, cx: &mut Cx<'_>, order: Order) ->
     if args.len() > 3 {
         return Err(CommandError::Syntax);
     }
-    let count = match args.opt(2) {
-        None => None,
-        Some(text) => Some(
-            parse_i64(text)
-                .and_then(|n| usize::try_from(n).ok())
-                .ok_or(CommandError::Static("ERR value is out of range, must be positive"))?,
-        ),
-    };
+    let not_positive = "ERR value is out of range, must be positive";
+    let count = args.opt(2).map(|text| parse_count(text, not_positive)).transpose()?;
     let key = args.key(1);
     if owned.keys().zset(key)?.is_none() || count == Some(0) {
         cx.reply.array(0);

@@ -50,6 +50,11 @@ fn random_members_are_drawn() {
 }
 
 #[test]
+fn a_wrong_number_of_keys_is_told_by_the_command() {
+    run_script("zset/no_keys.txt");
+}
+
+#[test]
 fn replies_have_their_resp3_forms() {
     let mut node = TestNode::new(&[]);
     node.call(1, &[b"HELLO", b"3"]);
