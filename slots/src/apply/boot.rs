@@ -48,7 +48,8 @@ impl SlotTable {
         row.boot = *boot;
         row.nonce = Some(*nonce);
         let start = Start { node: ix, id: *node, nodes: &*nodes, version: self.version };
-        let rows = self.rows.iter().map(|(slot, row)| {
+        let named = self.rows.iter().filter(|(_, row)| row.names(ix));
+        let rows = named.map(|(slot, row)| {
             let kept = if except.contains(slot) { Kept::Nothing } else { *kept };
             let alone_at = alone.get(&slot).copied().unwrap_or_default();
             let next = start.row(slot, row, kept, alone_at);
