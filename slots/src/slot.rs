@@ -133,10 +133,8 @@ mod tests {
     fn naive_slot(key: &[u8]) -> u16 {
         let mut tag = key;
         if let Some(open) = key.iter().position(|&b| b == b'{') {
-            let close = key.iter().skip(open + 1).position(|&b| b == b'}');
-            if let Some(length) = close
-                && length > 0
-            {
+            let length = key.iter().skip(open + 1).position(|&b| b == b'}').unwrap_or(0);
+            if length > 0 {
                 tag = &key[open + 1..open + 1 + length];
             }
         }

@@ -107,9 +107,8 @@ impl Start<'_> {
     /// The rest hold every acknowledged write: one of them owns.
     fn leave_shared(&self, mut row: Row, slot: SlotId, kept: Kept) -> Row {
         row.in_sync = row.in_sync.without(self.node);
-        if row.owner == Some(self.node)
-            && let Some(heir) = row.in_sync.choose(slot.index())
-        {
+        let heir = row.in_sync.choose(slot.index()).filter(|_| row.owner == Some(self.node));
+        if let Some(heir) = heir {
             row.pass_to(heir, self.nodes, self.version);
         }
         let (node, at) = (self.node, self.version);
