@@ -43,9 +43,7 @@ fn a_boot_must_be_newer_and_its_own() {
     let mut world = World::sole();
     let stale = boot_proposal(world.boot(B, Kept::All));
     world.start(B, Kept::All);
-    let mut recorded =
-        (world.table.node(B).expect("B").boot, world.table.node(B).expect("B").nonce);
-    assert_eq!(recorded.0, Boot(2));
+    assert_eq!(world.boot_of(B), Boot(2));
     world.refuse_proposal(&stale, R::OldBoot { recorded: Boot(2), got: Boot(2) });
     let by_other = slots::Proposal {
         by: slots::Proposer { node: A, boot: Boot(1) },
