@@ -3,6 +3,7 @@
 //! The model test runs random operations on small and large key universes and on weakened hashes,
 //! and recounts the table's bytes from its structure. `SLOTD_MODEL_STEPS=<n>` sets the steps of
 //! its long run.
+//! Under Miri the tests run with fewer keys and steps.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
