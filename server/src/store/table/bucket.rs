@@ -292,6 +292,27 @@ impl Run {
 }
 
 #[cfg(test)]
+impl Run {
+    /// Recounts every bucket's overflow counter from the entries' homes.
+    pub(super) fn check_overflow(self) {
+        let mut passed = vec![0usize; self.buckets];
+        for at in 0..self.buckets {
+            for block in self.blocks_of(at) {
+                let mut way = self.home(hash_key(block.key()));
+                while way != at {
+                    passed[way] += 1;
+                    way = self.after(way);
+                }
+            }
+        }
+        for (at, expected) in passed.into_iter().enumerate() {
+            let over = self.bucket(at).over;
+            assert!(over == OVERFLOW_STUCK || usize::from(over) == expected, "{over}, {expected}");
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
