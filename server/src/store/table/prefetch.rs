@@ -56,6 +56,9 @@ impl TableHint {
     /// directory's line of a large one.
     #[inline]
     pub fn prefetch(self, hash: KeyHash) {
+        if self.0 == 0 {
+            return;
+        }
         let shape = self.0 % ROOT_ALIGN;
         let base = self.0 - shape;
         let offset = if shape >= DIRECTORY_SHAPE {
