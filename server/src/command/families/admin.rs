@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use crate::command::cx::NodeBlock;
 use crate::command::flag::{ADMIN, ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
-use crate::command::{Args, Command, CommandError, Group, Handler, NodeCx, Outcome, TimeoutReply};
+use crate::command::{
+    Args, Command, CommandError, Group, Handler, NodeCx, Outcome, TimedBlock, TimeoutReply,
+};
 use crate::store::number::parse_i64;
 
 const BASE: Command = Command { group: Group::Server, ..Command::BASE };
@@ -165,7 +166,7 @@ fn wait(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
         cx.reply.int(0);
         return Ok(());
     }
-    cx.block = Some(NodeBlock {
+    cx.block = Some(TimedBlock {
         timeout: (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms)),
         on_timeout: TimeoutReply::Int(0),
     });

@@ -4,11 +4,13 @@
 //! Invariant: a refused HELLO or AUTH leaves protocol, name and login as they were.
 
 use crate::command::families::client::{NAME_ERROR, is_valid_name};
+use crate::command::families::info::REDIS_VERSION;
 use crate::command::flag::{
     ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, SKIP_SLOWLOG, STALE, WRITES_NODE,
 };
-use crate::command::families::info::REDIS_VERSION;
-use crate::command::{Args, Client, Command, CommandError, Group, Handler, NodeCx, NodeState, Outcome};
+use crate::command::{
+    Args, Client, Command, CommandError, Group, Handler, NodeCx, NodeState, Outcome,
+};
 use crate::resp::Proto;
 use crate::store::number::parse_i64;
 

@@ -2,9 +2,7 @@
 
 use crate::command::families::help;
 use crate::command::flag::LONG;
-use crate::command::{
-    Args, Command, CommandError, Cx, Group, Handler, KeySpec, NodeCx, Outcome,
-};
+use crate::command::{Args, Command, CommandError, Cx, Group, Handler, KeySpec, NodeCx, Outcome};
 use crate::slot::Keys;
 use crate::store::number::parse_i64;
 

@@ -36,7 +36,8 @@ fn parse<'a>(args: &Args<'a>) -> Result<Filter<'a>, CommandError> {
         let value = args.opt(at + 1).ok_or(CommandError::Syntax)?;
         if args.is(at, "ID") {
             let id = parse_i64(value).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
-            filter.id = Some(id.ok_or(CommandError::Static("ERR client-id should be greater than 0"))?);
+            filter.id =
+                Some(id.ok_or(CommandError::Static("ERR client-id should be greater than 0"))?);
         } else if args.is(at, "TYPE") {
             filter.kind = Some(ClientType::parse(value)?);
         } else if args.is(at, "ADDR") {
@@ -49,9 +50,8 @@ fn parse<'a>(args: &Args<'a>) -> Result<Filter<'a>, CommandError> {
                 return Err(CommandError::err(format_args!("No such user '{user}'")));
             }
         } else if args.is(at, "MAXAGE") {
-            let age = parse_i64(value).ok_or(CommandError::Static(
-                "ERR maxage is not an integer or out of range",
-            ))?;
+            let age = parse_i64(value)
+                .ok_or(CommandError::Static("ERR maxage is not an integer or out of range"))?;
             let positive = u64::try_from(age).ok().filter(|age| *age > 0);
             filter.min_age_s =
                 Some(positive.ok_or(CommandError::Static("ERR maxage should be greater than 0"))?);

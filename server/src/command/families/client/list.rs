@@ -55,9 +55,9 @@ pub(super) fn list(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
         let wanted = ClientType::parse(args.at(3))?;
         clients.retain(|_| wanted == ClientType::Normal);
     } else if args.len() > 3 && args.is(2, "ID") {
-        let ids = args.from(3).map(|word| {
-            parse_i64(word).ok_or(CommandError::Static("ERR Invalid client ID"))
-        });
+        let ids = args
+            .from(3)
+            .map(|word| parse_i64(word).ok_or(CommandError::Static("ERR Invalid client ID")));
         let ids = ids.collect::<Result<Vec<i64>, _>>()?;
         let find = |id: &i64| u64::try_from(*id).ok().and_then(|id| cx.node.clients.find(id));
         clients = ids.iter().filter_map(find).collect();

@@ -172,14 +172,12 @@ const SUBCOMMANDS: &[Command] = &[
     },
 ];
 
-
 /// Longest pause, ms: what keeps its end far from overflow.
 const MAX_PAUSE_MS: i64 = i64::MAX / 2_000_000;
 
 /// The answer to a name that would break the lines of CLIENT LIST.
-pub const NAME_ERROR: CommandError = CommandError::Static(
-    "ERR Client names cannot contain spaces, newlines or special characters.",
-);
+pub const NAME_ERROR: CommandError =
+    CommandError::Static("ERR Client names cannot contain spaces, newlines or special characters.");
 
 /// Printable ASCII without blanks: it stands in CLIENT LIST as it is.
 pub fn is_valid_name(name: &[u8]) -> bool {

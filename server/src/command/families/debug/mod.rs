@@ -245,9 +245,8 @@ fn loadaof(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
 fn populate(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     let positive = |word: &[u8]| {
         let number = parse_i64(word).ok_or(CommandError::NotInteger)?;
-        usize::try_from(number).map_err(|_| {
-            CommandError::Static("ERR value is out of range, must be positive")
-        })
+        usize::try_from(number)
+            .map_err(|_| CommandError::Static("ERR value is out of range, must be positive"))
     };
     let count = positive(args.at(2))?;
     let prefix = args.opt(3).unwrap_or(b"key").to_vec();
@@ -303,7 +302,9 @@ fn htstats(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     let keys = cx.node.key_count();
     cx.reply.verbatim(
         "txt",
-        format!("[Key tables]\n tables: {tables}\n keys: {keys}\n largest: {largest}\n bytes: {bytes}\n"),
+        format!(
+            "[Key tables]\n tables: {tables}\n keys: {keys}\n largest: {largest}\n bytes: {bytes}\n"
+        ),
     );
     Ok(())
 }
@@ -318,9 +319,9 @@ fn htstats_key(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
             _ => None,
         })
     })?;
-    let table = text.ok_or(CommandError::NoSuchKey)?.filter(|(encoding, ..)| {
-        matches!(encoding.as_str(), "hashtable" | "skiplist")
-    });
+    let table = text
+        .ok_or(CommandError::NoSuchKey)?
+        .filter(|(encoding, ..)| matches!(encoding.as_str(), "hashtable" | "skiplist"));
     let Some((_, len, bytes)) = table else {
         return Err(CommandError::Static(
             "ERR The value stored at the specified key is not represented using an hash table",

@@ -81,8 +81,7 @@ mod tests {
     #[test]
     fn sections_come_as_asked_for_and_once() {
         let mut node = TestNode::new(&[]);
-        let mut text =
-            |words: &[&[u8]]| String::from_utf8(node.call(1, words)).expect("ASCII");
+        let mut text = |words: &[&[u8]]| String::from_utf8(node.call(1, words)).expect("ASCII");
         let default = text(&[b"info"]);
         assert!(default.contains("\r\n\r\n# Clients\r\nconnected_clients:1\r\n"));
         assert!(!default.contains("# Commandstats"));

@@ -92,8 +92,8 @@ fn system_memory(node: &NodeState) -> u64 {
 /// Bytes that clients make the node hold.
 pub(in crate::command::families) fn client_bytes(node: &NodeState) -> u64 {
     let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
-    let fixed = (size_of::<crate::command::ClientShared>() + size_of::<crate::command::Client>())
-        as u64;
+    let fixed =
+        (size_of::<crate::command::ClientShared>() + size_of::<crate::command::Client>()) as u64;
     let one = |c: &std::sync::Arc<crate::command::ClientShared>| {
         fixed + load(&c.input_bytes) + load(&c.output_bytes) + load(&c.queue_bytes)
     };
@@ -144,9 +144,9 @@ pub(super) fn memory(text: &mut String, node: &NodeState, _: Now) {
     line!(text, "mem_aof_buffer:0");
     line!(text, "mem_allocator:jemalloc-5.3.0");
     line!(text, "active_defrag_running:0");
-    let (pending, freed) = node.edges.freed_objects();
+    let (pending, freed) = node.freed_objects();
     line!(text, "lazyfree_pending_objects:{pending}");
-    line!(text, "lazyfreed_objects:{}", freed.saturating_sub(node.freed_before_reset()));
+    line!(text, "lazyfreed_objects:{freed}");
 }
 
 /// Nothing is kept on disk yet: the fields that tools wait on say so.
