@@ -121,7 +121,7 @@ impl TestNode {
             Box::new(StillEdges { now_ms: now_ms.clone() }),
             Box::new(fixed.clone()),
             "0123456789abcdef0123456789abcdef01234567".into(),
-            None,
+            start.file.as_ref().map(|file| file.display().to_string()),
         ));
         let sink: Arc<dyn TableSink> = node.clone();
         fixed.tell(Arc::downgrade(&sink));

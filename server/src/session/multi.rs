@@ -108,8 +108,7 @@ impl Session {
         }
         worker.stats.commands[id.index()].calls.add(1);
         worker.stats.processed.add(1);
-        let last = &self.client.shared.last_command;
-        last.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+        self.note_command(id);
         if let Err(error) = result {
             worker.out.truncate(start);
             error.write(&mut Reply::new(&mut worker.out, self.client.proto));
@@ -359,6 +358,7 @@ impl Session {
         let command = registry().entry(id).command;
         let start = worker.out.len();
         let begun = node.edges.now();
+        self.note_command(id);
         let mut flush_later = false;
         let result = match (command.handler, owned) {
             (Handler::Session(_), _) => self.reply_ok(worker).map(|()| Flow::Done),

@@ -316,7 +316,7 @@ impl Session {
         let Handler::Node(handler) = command.handler else { return Ran::Next };
         let timed = Some(node.edges.now());
         // CLIENT LIST shows the command that asks, too.
-        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+        self.note_command(id);
         let mut result = Ok(Flow::Done);
         let mut run = || {
             let proto = self.client.proto;
@@ -360,7 +360,7 @@ impl Session {
             worker.out.truncate(start);
             return Ran::held_back(Step::Busy(slot));
         }
-        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+        self.note_command(id);
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
         worker.stats.processed.add(1);
@@ -475,6 +475,12 @@ impl Session {
             return self.refuse(None, error, worker, start, true);
         }
         self.refuse(None, unknown_command(args), worker, start, true)
+    }
+
+    /// The client's last command, for CLIENT LIST.
+    #[inline]
+    pub(super) fn note_command(&self, id: CommandId) {
+        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// CLIENT NO-TOUCH: look-ups leave access clocks alone, but for TOUCH, whose point it is.

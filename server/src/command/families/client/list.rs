@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use crate::command::client::client_flag;
 use crate::command::{
-    Args, Client, ClientShared, CommandError, CommandId, NodeCx, Outcome, registry,
+    Args, ClientShared, CommandError, CommandId, NodeCx, Outcome, registry,
 };
 use crate::store::number::parse_i64;
 
@@ -115,7 +115,6 @@ fn write_line(text: &mut String, cx: &NodeCx<'_>, client: &Arc<ClientShared>, ar
     let (output, queue) = (load(&client.output_bytes), load(&client.queue_bytes));
     let in_multi = client.has_flag(client_flag::MULTI);
     let multi = if in_multi { i64::from(client.queued.load(Ordering::Relaxed)) } else { -1 };
-    let fixed = (size_of::<ClientShared>() + size_of::<Client>()) as u64;
     let names = client.names();
     let last = client.last_command.load(Ordering::Relaxed);
     let command = match u16::try_from(last) {
@@ -128,7 +127,7 @@ fn write_line(text: &mut String, cx: &NodeCx<'_>, client: &Arc<ClientShared>, ar
     let _ = writeln!(
         text,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 \
-         multi={multi} watch={} qbuf={input} qbuf-free=0 argv-mem={words} multi-mem={queue} \
+         multi={multi} qbuf={input} qbuf-free=0 argv-mem={words} multi-mem={queue} \
          rbs=0 rbp=0 obl={output} oll=0 omem=0 tot-mem={} events={events} cmd={command} \
          user=default redir=-1 resp={resp} lib-name={} lib-ver={}",
         client.id,
@@ -139,8 +138,7 @@ fn write_line(text: &mut String, cx: &NodeCx<'_>, client: &Arc<ClientShared>, ar
         seconds(client.since_ns),
         seconds(load(&client.active_ns)),
         flags_of(client),
-        client.watching.load(Ordering::Relaxed),
-        fixed + input + output + queue + words,
+        client.bytes() + asking + words,
         lossy(&names.lib_name),
         lossy(&names.lib_ver),
     );

@@ -116,7 +116,7 @@ fn info(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     for name in args.from(2) {
         match registry().find_full(name) {
             Some(id) => describe::info(&mut cx.reply, id),
-            None => cx.reply.null_array(),
+            None => cx.reply.null(),
         }
     }
     Ok(())

@@ -91,13 +91,7 @@ fn system_memory(node: &NodeState) -> u64 {
 
 /// Bytes that clients make the node hold.
 pub(in crate::command::families) fn client_bytes(node: &NodeState) -> u64 {
-    let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
-    let fixed =
-        (size_of::<crate::command::ClientShared>() + size_of::<crate::command::Client>()) as u64;
-    let one = |c: &std::sync::Arc<crate::command::ClientShared>| {
-        fixed + load(&c.input_bytes) + load(&c.output_bytes) + load(&c.queue_bytes)
-    };
-    node.clients.all().iter().map(one).sum()
+    node.clients.all().iter().map(|client| client.bytes()).sum()
 }
 
 pub(super) fn memory(text: &mut String, node: &NodeState, _: Now) {
