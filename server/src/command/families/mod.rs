@@ -2,10 +2,30 @@
 
 use crate::command::Command;
 
+pub mod admin;
+pub mod client;
+pub mod command_cmd;
+pub mod config_cmd;
 pub mod connection;
+pub mod debug;
+pub mod help;
+pub mod info;
+pub mod memory;
 pub mod session_verbs;
+pub mod slowlog;
 pub mod string;
 
 /// All families, in the order COMMAND lists them.
-pub const FAMILIES: &[&[Command]] =
-    &[string::COMMANDS, connection::COMMANDS, session_verbs::COMMANDS];
+pub const FAMILIES: &[&[Command]] = &[
+    string::COMMANDS,
+    connection::COMMANDS,
+    session_verbs::COMMANDS,
+    client::COMMANDS,
+    config_cmd::COMMANDS,
+    command_cmd::COMMANDS,
+    info::COMMANDS,
+    memory::COMMANDS,
+    slowlog::COMMANDS,
+    admin::COMMANDS,
+    debug::COMMANDS,
+];
