@@ -2,10 +2,12 @@
 
 use crate::command::Command;
 
+pub mod bitmap;
 pub mod connection;
+pub mod expiry_time;
 pub mod session_verbs;
 pub mod string;
 
 /// All families, in the order COMMAND lists them.
 pub const FAMILIES: &[&[Command]] =
-    &[string::COMMANDS, connection::COMMANDS, session_verbs::COMMANDS];
+    &[string::COMMANDS, bitmap::COMMANDS, connection::COMMANDS, session_verbs::COMMANDS];
