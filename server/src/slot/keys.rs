@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::ops::Range;
 
 use crate::resp::Reply;
 use crate::slot::WrongType;
@@ -82,6 +83,23 @@ impl<'a> Str<'a> {
     /// All of it; copies when chunked.
     pub fn cow(&self) -> Cow<'a, [u8]> {
         self.range(0, self.len())
+    }
+
+    /// The byte at `at`.
+    pub fn byte(&self, at: usize) -> Option<u8> {
+        match self {
+            Str::Flat(b) => b.get(at).copied(),
+            Str::Blob(b) => b.byte(at),
+        }
+    }
+
+    /// Bytes of `range` (inside the string) in pieces, without a copy.
+    pub fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (flat, blob) = match *self {
+            Str::Flat(b) => (Some(&b[range]), None),
+            Str::Blob(b) => (None, Some(b.slices_in(range))),
+        };
+        flat.into_iter().chain(blob.into_iter().flatten())
     }
 
     /// Appends the whole value as a bulk reply.

@@ -3,11 +3,13 @@
 use crate::command::Command;
 
 pub mod admin;
+pub mod bitmap;
 pub mod client;
 pub mod command_cmd;
 pub mod config_cmd;
 pub mod connection;
 pub mod debug;
+pub mod expiry_time;
 pub mod help;
 pub mod info;
 pub mod memory;
@@ -28,4 +30,5 @@ pub const FAMILIES: &[&[Command]] = &[
     slowlog::COMMANDS,
     admin::COMMANDS,
     debug::COMMANDS,
+    bitmap::COMMANDS,
 ];
