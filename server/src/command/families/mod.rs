@@ -9,11 +9,16 @@ pub mod command_cmd;
 pub mod config_cmd;
 pub mod connection;
 pub mod debug;
+pub mod draw;
 pub mod expiry_time;
+pub mod hash;
 pub mod help;
 pub mod info;
 pub mod memory;
+pub mod number;
+pub mod scan;
 pub mod session_verbs;
+pub mod set;
 pub mod slowlog;
 pub mod string;
 
@@ -31,4 +36,6 @@ pub const FAMILIES: &[&[Command]] = &[
     admin::COMMANDS,
     debug::COMMANDS,
     bitmap::COMMANDS,
+    hash::COMMANDS,
+    set::COMMANDS,
 ];
