@@ -245,8 +245,10 @@ mod tests {
             let owned: Vec<Option<Set>> =
                 models.iter().map(|(m, form, there)| there.then(|| set_of(m, *form))).collect();
             let sets: Sets<'_> = owned.iter().map(Option::as_ref).collect();
-            let models: Vec<Model> =
-                models.into_iter().map(|(m, _, there)| if there { m } else { Model::new() }).collect();
+            let models: Vec<Model> = models
+                .into_iter()
+                .map(|(model, _, there)| if there { model } else { Model::new() })
+                .collect();
             let fold = |combine: fn(&Model, &Model) -> Model| {
                 models[1..].iter().fold(models[0].clone(), |a, b| combine(&a, b))
             };
