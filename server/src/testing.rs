@@ -155,6 +155,7 @@ impl TestNode {
     pub fn send(&mut self, number: u32, bytes: &[u8]) -> Vec<u8> {
         let node = self.node.clone();
         self.client(number).input.extend_from_slice(bytes);
+        let mut written = Vec::new();
         loop {
             let now = node.edges.now();
             node.sync_limits();
@@ -163,6 +164,8 @@ impl TestNode {
             let input = std::mem::take(&mut client.input);
             let progress = client.session.process(&input, &mut self.worker, &node, now);
             client.input = input[progress.consumed..].to_vec();
+            client.session.hold_back(&mut self.worker, &node);
+            written.append(&mut self.worker.out);
             match progress.step {
                 Step::Flush | Step::Busy(_) => {}
                 Step::Blocked { .. } | Step::Paused => {
@@ -181,7 +184,7 @@ impl TestNode {
                 }
             }
         }
-        std::mem::take(&mut self.worker.out)
+        written
     }
 
     /// Lets a blocked client look at its mailbox and deadline; returns what it then gets.
@@ -193,6 +196,7 @@ impl TestNode {
         if client.session.is_blocked() {
             client.session.resume(letters, now, &mut self.worker, &node);
         }
+        client.session.hold_back(&mut self.worker, &node);
         let mut out = std::mem::take(&mut self.worker.out);
         out.extend(self.send(number, b""));
         out

@@ -10,16 +10,15 @@ use slots::{NodeId, SlotId, SlotTable};
 use crate::command::client::{ClientShared, client_flag};
 use crate::command::cx::{Edges, Now};
 use crate::command::mailbox::letter;
+use crate::command::promise::Promises;
 use crate::command::slow_log::SlowLog;
 use crate::command::stats::Stats;
 use crate::command::{Args, Client, Command, CommandError, CommandId, flag, registry};
 use crate::config::Config;
 use crate::config::live::EndpointType;
 use crate::control::TableLog;
-use crate::session::Worker;
 use crate::slot::{Admit, Op, Ownership, Patience, Refused, Rooms};
 use crate::store::limits::Limits;
-use slots::OpIndex;
 
 /// The table this node goes by, and who it is in it.
 #[derive(Clone)]
@@ -43,6 +42,8 @@ pub struct NodeState {
     pub stats: Stats,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// What replies wait for.
+    pub promises: Promises,
     /// SLOWLOG.
     pub slow_log: SlowLog,
     /// The outside world.
@@ -94,6 +95,7 @@ impl NodeState {
             clients: Clients::default(),
             stats: Stats::default(),
             pause: Pause::default(),
+            promises: Promises::default(),
             slow_log: SlowLog::default(),
             edges,
             table_log,
@@ -283,13 +285,6 @@ impl NodeState {
         const LOOK_BELOW_US: i64 = 1000;
         let threshold = self.config.live().slowlog_log_slower_than_us.load();
         registry().is_timed(id) || (0..LOOK_BELOW_US).contains(&threshold)
-    }
-
-    /// Books an op group for the gate: what reply depends on which index. Nothing is promised
-    /// by one copy in memory, so nothing is booked (DESIGN 3, Gate).
-    #[inline]
-    pub fn note_promise(&self, worker: &mut Worker, slot: SlotId, index: Option<OpIndex>) {
-        let _ = (worker, slot, index);
     }
 
     /// Empties every slot of this node, one op group a slot. May wait for rooms.

@@ -314,6 +314,7 @@ impl Session {
         node: &NodeState,
         now: Now,
     ) -> Result<(), CommandError> {
+        let start = worker.out.len();
         let mut owned = None;
         if let Some(slot) = slot {
             match node.rooms.admit(slot, now.unix_ms, patience) {
@@ -334,8 +335,8 @@ impl Session {
             flush_later |= self.exec_one(id, args, owned.as_mut(), worker, node, now);
         }
         if let Some(owned) = owned.as_mut() {
-            let index = owned.end_group();
-            node.note_promise(worker, owned.slot(), index);
+            owned.end_group();
+            self.promise(owned, worker, node, start);
         }
         drop(owned);
         if flush_later {

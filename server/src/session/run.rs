@@ -260,8 +260,7 @@ impl Session {
         self.honour_no_touch(command, owned);
         let timed = node.is_timed(id).then(|| node.edges.now());
         let result = call(command, owned, &args, &mut cx(worker, self, node, now));
-        let index = owned.end_group();
-        node.note_promise(worker, owned.slot(), index);
+        owned.end_group();
         self.finish(id, &args, result, Some(owned), timed, worker, node, now, start)
     }
 
@@ -295,8 +294,7 @@ impl Session {
             self.honour_no_touch(command, owned);
             let timed = Some(node.edges.now());
             let result = call(command, owned, &args, &mut cx(worker, self, node, now));
-            let index = owned.end_group();
-            node.note_promise(worker, owned.slot(), index);
+            owned.end_group();
             ran = self.finish(id, &args, result, Some(owned), timed, worker, node, now, start);
         });
         ran
@@ -364,6 +362,7 @@ impl Session {
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
         worker.stats.processed.add(1);
+        let held = owned.as_deref().map(|o| (o.slot(), o.index()));
         if let Some(owned) = &owned {
             let (hits, misses) = owned.keys().take_hits();
             worker.stats.hits.add(hits);
@@ -399,6 +398,11 @@ impl Session {
                 worker.stats.count_error(&worker.out[start..]);
                 worker.stats.commands[id.index()].failed.add(1);
             }
+        }
+        if let Some((slot, index)) = held
+            && node.promises.is_active()
+        {
+            self.promise_index(slot, index, worker, node, start);
         }
         if self.client.reply_mode == ReplyMode::On && !self.client.close_after_reply {
             return Ran::Next;
