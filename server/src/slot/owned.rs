@@ -99,7 +99,7 @@ impl<'a> Owned<'a> {
     #[inline]
     pub fn apply(&mut self, op: Op<'_>) -> usize {
         self.open_group();
-        if !self.body.keys.met_expired.get_mut().is_empty() {
+        if self.body.keys.has_met_expired() {
             self.expire_met();
         }
         self.apply_op(op)
@@ -118,7 +118,7 @@ impl<'a> Owned<'a> {
     /// with. Returns the group's index if it changed anything.
     #[inline]
     pub fn end_group(&mut self) -> Option<OpIndex> {
-        if !self.body.keys.met_expired.get_mut().is_empty() {
+        if self.body.keys.has_met_expired() {
             self.expire_met();
         }
         if self.body.hall.is_some() {
@@ -131,7 +131,7 @@ impl<'a> Owned<'a> {
 
     #[cold]
     fn expire_met(&mut self) {
-        let met = std::mem::take(self.body.keys.met_expired.get_mut());
+        let met = self.body.keys.take_met_expired();
         if self.rooms.totals.hold_expiry.load(Ordering::Relaxed) {
             return;
         }
@@ -224,7 +224,7 @@ impl Drop for Owned<'_> {
         self.end_group();
         self.report();
         self.room.publish_hint(&self.body);
-        if self.room.note.load(Ordering::Relaxed) {
+        if self.room.admission.has_note() {
             self.room.act_on_note(&mut self.body);
         }
         if !self.garbage.is_empty() {

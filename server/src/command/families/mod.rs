@@ -3,17 +3,25 @@
 use crate::command::Command;
 
 pub mod admin;
+pub mod bitmap;
 pub mod client;
 pub mod command_cmd;
 pub mod config_cmd;
 pub mod connection;
 pub mod debug;
+pub mod draw;
+pub mod expiry_time;
+pub mod hash;
 pub mod help;
 pub mod info;
 pub mod memory;
+pub mod number;
+pub mod scan;
 pub mod session_verbs;
+pub mod set;
 pub mod slowlog;
 pub mod string;
+pub mod zset;
 
 /// All families, in the order COMMAND lists them.
 pub const FAMILIES: &[&[Command]] = &[
@@ -28,4 +36,8 @@ pub const FAMILIES: &[&[Command]] = &[
     slowlog::COMMANDS,
     admin::COMMANDS,
     debug::COMMANDS,
+    bitmap::COMMANDS,
+    hash::COMMANDS,
+    set::COMMANDS,
+    zset::COMMANDS,
 ];
