@@ -23,10 +23,10 @@ use crate::config::Config;
 use crate::control::FixedTable;
 use crate::control::fixed::{FoundingNode, TableSink};
 use crate::session::{Session, Step, Worker};
-use crate::slot::Rooms;
 use crate::slot::room::Chores;
+use crate::slot::{Admit, Key, Op, Patience, Rooms};
 use crate::store::object::Object;
-use crate::store::table::Table;
+use crate::store::table::{Expiry, Table};
 
 /// A world that stands still unless told.
 struct StillEdges {
@@ -205,6 +205,23 @@ impl TestNode {
     /// Sends one command; returns the raw reply.
     pub fn call(&mut self, number: u32, words: &[&[u8]]) -> Vec<u8> {
         self.send(number, &encode(words))
+    }
+
+    /// Applies an op to the slot of `key`, as a command would.
+    pub fn apply(&mut self, key: &[u8], op: Op<'_>) {
+        let now_ms = self.node.edges.now().unix_ms;
+        match self.node.rooms.admit(slots::slot_of(key), now_ms, Patience::Block) {
+            Admit::Served(mut owned) => {
+                owned.apply(op);
+            }
+            _ => panic!("the slot is not served here"),
+        }
+    }
+
+    /// Makes `key` a string that expires at this time (unix ms).
+    pub fn set_expiring(&mut self, key: &[u8], value: &[u8], at_ms: u64) {
+        let expiry = Expiry::At(at_ms);
+        self.apply(key, Op::SetString { key: Key::new(key), value, expiry });
     }
 
     /// Has the connection been closed by the server?
