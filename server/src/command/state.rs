@@ -287,15 +287,25 @@ impl NodeState {
         registry().is_timed(id) || (0..LOOK_BELOW_US).contains(&threshold)
     }
 
-    /// Empties every slot of this node, one op group a slot. May wait for rooms.
-    pub fn flush_all(&self, now: Now) {
-        for slot in SlotId::all() {
-            if let Admit::Served(mut owned) = self.rooms.admit(slot, now.unix_ms, Patience::Block)
+    /// Empties every slot of this node, one op group a slot, but the one that a transaction has
+    /// emptied already (and may have filled again). May wait for rooms.
+    pub fn flush_all(&self, now: Now, done: Option<SlotId>) {
+        for slot in SlotId::all().filter(|slot| Some(*slot) != done) {
+            if !self.rooms.looks_empty(slot)
+                && let Admit::Served(mut owned) =
+                    self.rooms.admit(slot, now.unix_ms, Patience::Block)
                 && !owned.keys().is_empty()
             {
                 owned.apply(Op::Flush);
             }
         }
+    }
+
+    /// Changes of keys by commands since the start; INFO's rdb_changes_since_last_save counts
+    /// from the last save.
+    pub fn changes(&self) -> u64 {
+        let booked = self.stats.sum(|worker| &worker.changes);
+        booked + self.rooms.totals.dirty.load(Ordering::Relaxed)
     }
 
     /// Keys of this node.

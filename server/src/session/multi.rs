@@ -333,6 +333,13 @@ impl Session {
         for (id, words) in &multi.queue {
             let (id, args) = (*id, words.args());
             flush_later |= self.exec_one(id, args, owned.as_mut(), worker, node, now);
+            if let Some(owned) = &owned {
+                let (hits, misses) = owned.keys().take_hits();
+                if let Handler::Read(_) = registry().entry(id).command.handler {
+                    worker.stats.hits.add(hits);
+                    worker.stats.misses.add(misses);
+                }
+            }
         }
         if let Some(owned) = owned.as_mut() {
             owned.end_group();
@@ -340,7 +347,7 @@ impl Session {
         }
         drop(owned);
         if flush_later {
-            node.edges.run_long(&mut || node.flush_all(now));
+            node.edges.run_long(&mut || node.flush_all(now, slot));
         }
         Ok(())
     }

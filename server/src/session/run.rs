@@ -248,6 +248,8 @@ impl Session {
         start: usize,
     ) -> Ran {
         if command.flags & flag::LONG != 0 {
+            // It enters the room by itself, and may not find it held by this very batch.
+            hold.let_go();
             return self.run_long(id, command, slot, args, worker, node, now, start);
         }
         let owned = match hold.enter(node, slot, now, Patience::Spin) {
@@ -347,7 +349,7 @@ impl Session {
         id: CommandId,
         args: &Args<'_>,
         result: Result<Flow, CommandError>,
-        owned: Option<&mut Owned<'_>>,
+        mut owned: Option<&mut Owned<'_>>,
         timed: Option<Now>,
         worker: &mut Worker,
         node: &NodeState,
@@ -363,10 +365,14 @@ impl Session {
         counters.calls.add(1);
         worker.stats.processed.add(1);
         let held = owned.as_deref().map(|o| (o.slot(), o.index()));
-        if let Some(owned) = &owned {
+        if let Some(owned) = &mut owned {
             let (hits, misses) = owned.keys().take_hits();
-            worker.stats.hits.add(hits);
-            worker.stats.misses.add(misses);
+            // Look-ups of writers are no hits or misses, as in Redis.
+            if let Handler::Read(_) = registry().entry(id).command.handler {
+                worker.stats.hits.add(hits);
+                worker.stats.misses.add(misses);
+            }
+            worker.stats.changes.add(owned.take_changes());
         }
         if let Some(begun) = timed {
             let nanos = node.edges.now().mono_ns.saturating_sub(begun.mono_ns);
