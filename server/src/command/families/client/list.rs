@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::command::client::client_flag;
-use crate::command::{
-    Args, ClientShared, CommandError, CommandId, NodeCx, Outcome, registry,
-};
+use crate::command::{Args, ClientShared, CommandError, CommandId, NodeCx, Outcome, registry};
 use crate::store::number::parse_i64;
 
 /// A class of clients, as TYPE names it. There are only normal ones until followers and
