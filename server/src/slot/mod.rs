@@ -7,10 +7,12 @@
 
 pub mod admission;
 mod apply;
+pub mod door;
 pub mod keys;
 pub mod op;
 mod owned;
 pub mod room;
+pub mod sync;
 pub mod waiters;
 
 pub use admission::{Access, Admission, Ownership, Refused};

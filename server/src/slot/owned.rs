@@ -13,7 +13,7 @@ use slots::{Epoch, OpIndex, SlotId};
 
 use crate::slot::keys::Keys;
 use crate::slot::op::{Key, Op};
-use crate::slot::room::{Body, Room, Rooms};
+use crate::slot::room::{Body, Room, Rooms, meet_change};
 use crate::slot::waiters::{Hall, Served, Waiting, Watch};
 use crate::store::limits::Limits;
 use crate::store::object::Object;
@@ -249,9 +249,7 @@ impl Drop for Owned<'_> {
         self.end_group();
         self.report();
         self.room.publish_hint(&self.body);
-        if self.room.admission.has_note() {
-            self.room.act_on_note(&mut self.body);
-        }
+        self.room.door.leave(&mut self.body, meet_change);
         if !self.garbage.is_empty() {
             self.take_out_garbage();
         }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use slots::{Epoch, OpIndex, SLOTS, SlotId};
 
-use crate::slot::admission::{Admission, Ownership, Refused};
+use crate::slot::admission::{Ownership, Refused};
+use crate::slot::door::Door;
 use crate::slot::keys::Keys;
 use crate::slot::owned::Owned;
 use crate::slot::waiters::Hall;
@@ -41,11 +42,9 @@ pub enum Patience {
 /// One locked box: two cache lines, fetched together. 16,384 of them are 2 MB.
 #[repr(C, align(128))]
 pub(crate) struct Room {
-    /// Ownership, installed by table changes without the lock.
-    pub(crate) admission: Admission,
     /// Where the key table's first line lies, for prefetching without the lock.
     hint: AtomicUsize,
-    lock: Mutex<Body>,
+    pub(crate) door: Door<Body>,
 }
 
 const _: () = assert!(size_of::<Room>() == 128, "a room is two cache lines");
@@ -114,6 +113,8 @@ pub struct Rooms {
     /// Collection limits, replaced as a whole by CONFIG SET.
     limits: Mutex<Arc<Limits>>,
     chores: Box<dyn Chores>,
+    /// Slots whose note nobody may have met yet.
+    unmet: Mutex<Vec<SlotId>>,
 }
 
 impl Rooms {
@@ -121,9 +122,8 @@ impl Rooms {
     pub fn new(chores: Box<dyn Chores>) -> Rooms {
         let rooms = (0..SLOTS)
             .map(|_| Room {
-                admission: Admission::unknown(),
                 hint: AtomicUsize::new(0),
-                lock: Mutex::new(Body {
+                door: Door::new(Body {
                     keys: Keys::new(),
                     index: OpIndex(0),
                     epoch: Epoch(0),
@@ -135,7 +135,7 @@ impl Rooms {
             })
             .collect();
         let limits = Mutex::new(Arc::new(Limits::default()));
-        Rooms { rooms, totals: Totals::default(), limits, chores }
+        Rooms { rooms, totals: Totals::default(), limits, chores, unmet: Mutex::default() }
     }
 
     pub(crate) fn room(&self, slot: SlotId) -> &Room {
@@ -162,7 +162,7 @@ impl Rooms {
     pub fn admit(&self, slot: SlotId, now_ms: u64, patience: Patience) -> Admit<'_> {
         let room = self.room(slot);
         let Some(body) = room.enter(patience) else { return Admit::Busy };
-        match room.admission.check() {
+        match room.door.check(&body) {
             Ok(epoch) => Admit::Served(Owned::new(self, room, slot, body, epoch, now_ms)),
             Err(refused) => Admit::Refused(refused),
         }
@@ -184,7 +184,7 @@ impl Rooms {
     /// Stage 3: the entry's line. Takes the lock for the look into the bucket; skips if taken.
     #[inline]
     pub fn prefetch_entry(&self, slot: SlotId, hash: KeyHash) {
-        if let Some(body) = self.room(slot).lock.try_lock() {
+        if let Some(body) = self.room(slot).door.try_enter() {
             body.keys.table.prefetch_entry(hash);
         }
     }
@@ -198,16 +198,21 @@ impl Rooms {
     /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is
     /// left, and the holder acts on it at unlock.
     pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
-        let room = self.room(slot);
-        room.admission.install(ownership, epoch);
-        if let Some(mut body) = room.lock.try_lock() {
-            room.act_on_note(&mut body);
+        if !self.room(slot).door.install(ownership, epoch, meet_change) {
+            self.unmet.lock().push(slot);
         }
+    }
+
+    /// Meets the changes whose rooms were busy and whose holders had looked for a note already.
+    /// The node's ticker calls it.
+    pub fn settle(&self) {
+        let mut unmet = self.unmet.lock();
+        unmet.retain(|slot| !self.room(*slot).door.settle(meet_change));
     }
 
     /// The relation and epoch of a slot as installed.
     pub fn ownership(&self, slot: SlotId) -> (Ownership, Epoch) {
-        self.room(slot).admission.load()
+        self.room(slot).door.installed()
     }
 
     /// Keys that clients are blocked on, over all rooms (INFO's total_blocking_keys). Busy
@@ -215,7 +220,7 @@ impl Rooms {
     pub fn blocking_keys(&self) -> usize {
         self.rooms
             .iter()
-            .map(|r| r.lock.lock().hall.as_ref().map_or(0, |h| h.blocking_keys()))
+            .map(|r| r.door.enter().hall.as_ref().map_or(0, |h| h.blocking_keys()))
             .sum()
     }
 }
@@ -223,7 +228,7 @@ impl Rooms {
 impl Room {
     #[inline]
     fn enter(&self, patience: Patience) -> Option<MutexGuard<'_, Body>> {
-        if let Some(body) = self.lock.try_lock() {
+        if let Some(body) = self.door.try_enter() {
             return Some(body);
         }
         self.enter_slowly(patience)
@@ -235,14 +240,16 @@ impl Room {
             Patience::Spin => {
                 for _ in 0..SPINS {
                     std::hint::spin_loop();
-                    if let Some(body) = self.lock.try_lock() {
+                    if let Some(body) = self.door.try_enter() {
                         return Some(body);
                     }
                 }
                 None
             }
-            Patience::Block => Some(self.lock.lock()),
-            Patience::Nested => self.lock.try_lock_for(Duration::from_millis(NESTED_WAIT_MS)),
+            Patience::Block => Some(self.door.enter()),
+            Patience::Nested => {
+                self.door.lock().try_lock_for(Duration::from_millis(NESTED_WAIT_MS))
+            }
         }
     }
 
@@ -254,24 +261,19 @@ impl Room {
             self.hint.store(raw, Ordering::Relaxed);
         }
     }
+}
 
-    /// Meets a table change: those who waited for the slot are refused if it is not ours.
-    pub(crate) fn act_on_note(&self, body: &mut Body) {
-        if !self.admission.take_note() {
-            return;
-        }
-        let (ownership, epoch) = self.admission.load();
-        body.epoch = epoch;
-        // Under a seal blocked clients stay blocked (PROTOCOL 4).
-        let refused = match ownership {
-            Ownership::Owned | Ownership::Sealed => return,
-            Ownership::Foreign => Refused::Moved,
-            Ownership::Unassigned => Refused::Unserved,
-            Ownership::Unknown => Refused::NoTable,
-        };
-        if let Some(hall) = body.hall.as_mut() {
-            hall.evict(refused);
-            body.hall = None;
-        }
+/// Meets a table change: those who waited for the slot are refused if it is not ours.
+pub(crate) fn meet_change(body: &mut Body, ownership: Ownership, epoch: Epoch) {
+    body.epoch = epoch;
+    // Under a seal blocked clients stay blocked (PROTOCOL 4).
+    let refused = match ownership {
+        Ownership::Owned | Ownership::Sealed => return,
+        Ownership::Foreign => Refused::Moved,
+        Ownership::Unassigned => Refused::Unserved,
+        Ownership::Unknown => Refused::NoTable,
+    };
+    if let Some(mut hall) = body.hall.take() {
+        hall.evict(refused);
     }
 }
