@@ -22,6 +22,8 @@ pub mod letter {
     pub const GATE: u32 = 1 << 5;
     /// Out-of-band messages lie ready.
     pub const PUSH: u32 = 1 << 6;
+    /// Any of them.
+    pub const ANY: u32 = u32::MAX;
 }
 
 /// Bits and a waker.
@@ -48,20 +50,26 @@ impl Mailbox {
         self.letters.fetch_and(!letter, Ordering::SeqCst);
     }
 
+    /// Is any of these there?
+    pub fn has(&self, wanted: u32) -> bool {
+        self.letters.load(Ordering::SeqCst) & wanted != 0
+    }
+
     /// Is there anything? One load.
     #[inline]
     pub fn any(&self) -> bool {
         self.letters.load(Ordering::Relaxed) != 0
     }
 
-    /// Ready with the letters when there are any.
-    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<u32> {
-        if self.letters.load(Ordering::SeqCst) == 0 {
+    /// Ready with those of `wanted` that are there. The others stay: they are for whoever waits
+    /// for them later.
+    pub fn poll(&self, cx: &mut Context<'_>, wanted: u32) -> Poll<u32> {
+        if self.letters.load(Ordering::SeqCst) & wanted == 0 {
             self.waker.register(cx.waker());
-            if self.letters.load(Ordering::SeqCst) == 0 {
+            if self.letters.load(Ordering::SeqCst) & wanted == 0 {
                 return Poll::Pending;
             }
         }
-        Poll::Ready(self.take())
+        Poll::Ready(self.letters.fetch_and(!wanted, Ordering::SeqCst) & wanted)
     }
 }

@@ -165,9 +165,7 @@ impl Conn {
         let shared = self.session.client.shared.clone();
         let stream = &self.stream;
         let ready = std::future::poll_fn(|cx| {
-            if let Poll::Ready(letters) = shared.mailbox.poll(cx)
-                && letters & letter::KILL != 0
-            {
+            if shared.mailbox.poll(cx, letter::KILL).is_ready() {
                 return Poll::Ready(Err(End::Killed));
             }
             stream.poll_read_ready(cx).map_err(End::Io)
@@ -285,9 +283,8 @@ impl Conn {
         while sent < self.pending.len() {
             let stream = &self.stream;
             let writable = std::future::poll_fn(|cx| {
-                if let Poll::Ready(letters) = shared.mailbox.poll(cx)
-                    && letters & letter::KILL != 0
-                {
+                // Only this letter: a client that is blocked already may be served meanwhile.
+                if shared.mailbox.poll(cx, letter::KILL).is_ready() {
                     return Poll::Ready(Err(End::Killed));
                 }
                 stream.poll_write_ready(cx).map_err(End::Io)
@@ -363,7 +360,7 @@ impl Conn {
             let may_read = (self.leftover.len() as u64)
                 < self.node.config.live().client_query_buffer_limit.load();
             let event = std::future::poll_fn(|cx| {
-                if let Poll::Ready(letters) = shared.mailbox.poll(cx) {
+                if let Poll::Ready(letters) = shared.mailbox.poll(cx, letter::ANY) {
                     return Poll::Ready(Ok(Some(letters)));
                 }
                 if may_read {

@@ -12,7 +12,7 @@ use crate::command::{
     SessionVerb, TimeoutReply, flag, registry,
 };
 use crate::resp::{Proto, Reply};
-use crate::session::run::{Ran, call, cx};
+use crate::session::run::{Ran, call, call_keyless, cx};
 use crate::session::{Session, Step, Worker};
 use crate::slot::{Admit, Key, Owned, Patience, Watch};
 
@@ -335,6 +335,8 @@ impl Session {
             flush_later |= self.exec_one(id, args, owned.as_mut(), worker, node, now);
         }
         if let Some(owned) = owned.as_mut() {
+            // What expired while it ran is not there for those who wait for it.
+            owned.note_time(node.edges.now().unix_ms);
             let index = owned.end_group();
             node.note_promise(worker, owned.slot(), index);
         }
@@ -378,7 +380,7 @@ impl Session {
                 result
             }
             (_, Some(owned)) => exec_call(command, owned, &args, &mut cx(worker, self, node, now)),
-            (_, None) => Err(CommandError::arity(command.name)),
+            (_, None) => call_keyless(command, &args, node, &mut cx(worker, self, node, now)),
         };
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);

@@ -15,7 +15,7 @@ use slots::{Epoch, OpIndex, SLOTS, SlotId};
 use crate::slot::admission::{Admission, Ownership, Refused};
 use crate::slot::keys::Keys;
 use crate::slot::owned::Owned;
-use crate::slot::waiters::Hall;
+use crate::slot::waiters::{Hall, Ticket, Waiting};
 use crate::store::limits::Limits;
 use crate::store::object::Object;
 use crate::store::table::{KeyHash, TableHint};
@@ -110,6 +110,10 @@ pub struct Rooms {
     rooms: Box<[Room]>,
     /// Sums over rooms.
     pub totals: Totals,
+    /// Belongs to no slot and is always empty: see `nowhere`.
+    nowhere: Room,
+    /// The last place in line that was given to a blocked client, in any room.
+    tickets: AtomicU64,
     /// Collection limits, replaced as a whole by CONFIG SET.
     limits: Mutex<Arc<Limits>>,
     chores: Box<dyn Chores>,
@@ -118,24 +122,12 @@ pub struct Rooms {
 impl Rooms {
     /// Empty rooms that refuse everything until a table is installed.
     pub fn new(chores: Box<dyn Chores>) -> Rooms {
-        let rooms = (0..SLOTS)
-            .map(|_| Room {
-                admission: Admission::unknown(),
-                hint: AtomicUsize::new(0),
-                note: AtomicBool::new(false),
-                lock: Mutex::new(Body {
-                    keys: Keys::new(),
-                    index: OpIndex(0),
-                    epoch: Epoch(0),
-                    next_expiry_ms: u64::MAX,
-                    bytes: 0,
-                    boxed_bytes: 0,
-                    hall: None,
-                }),
-            })
-            .collect();
+        let rooms = (0..SLOTS).map(|_| Room::empty()).collect();
+        let nowhere = Room::empty();
+        nowhere.admission.install(Ownership::Owned, Epoch(0));
         let limits = Mutex::new(Arc::new(Limits::default()));
-        Rooms { rooms, totals: Totals::default(), limits, chores }
+        let tickets = AtomicU64::new(0);
+        Rooms { rooms, totals: Totals::default(), nowhere, tickets, limits, chores }
     }
 
     pub(crate) fn room(&self, slot: SlotId) -> &Room {
@@ -164,8 +156,40 @@ impl Rooms {
         let Some(body) = room.enter(patience) else { return Admit::Busy };
         match room.admission.check() {
             Ok(epoch) => Admit::Served(Owned::new(self, room, slot, body, epoch, now_ms)),
-            Err(refused) => Admit::Refused(refused),
+            Err(refused) => {
+                drop(body);
+                room.settle();
+                Admit::Refused(refused)
+            }
         }
+    }
+
+    /// An empty room that is no slot's, for a command whose words name no valid number of keys:
+    /// the command answers with its own error before it looks for a key.
+    #[cold]
+    pub fn nowhere(&self, now_ms: u64) -> Owned<'_> {
+        let room = &self.nowhere;
+        Owned::new(self, room, SlotId::FIRST, room.lock.lock(), Epoch(0), now_ms)
+    }
+
+    pub(crate) fn take_ticket(&self) -> Ticket {
+        Ticket(self.tickets.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Takes a blocked client out of line, whoever owns the slot by now. False if the room is
+    /// busy and `patience` ran out.
+    pub fn leave_line(&self, slot: SlotId, waiter: &dyn Waiting, patience: Patience) -> bool {
+        let room = self.room(slot);
+        let Some(mut body) = room.enter(patience) else { return false };
+        if let Some(hall) = body.hall.as_mut() {
+            hall.unblock(waiter);
+            if hall.is_empty() {
+                body.hall = None;
+            }
+        }
+        drop(body);
+        room.settle();
+        true
     }
 
     /// Stage 1 of a batch: the room's line is on its way.
@@ -184,20 +208,21 @@ impl Rooms {
     /// Stage 3: the entry's line. Takes the lock for the look into the bucket; skips if taken.
     #[inline]
     pub fn prefetch_entry(&self, slot: SlotId, hash: KeyHash) {
-        if let Some(body) = self.room(slot).lock.try_lock() {
+        let room = self.room(slot);
+        if let Some(body) = room.lock.try_lock() {
             body.keys.table.prefetch_entry(hash);
+            drop(body);
+            room.settle();
         }
     }
 
     /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is
-    /// left, and the holder acts on it at unlock.
+    /// left, and the holder acts on it after the unlock.
     pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
         let room = self.room(slot);
         room.admission.install(ownership, epoch);
         room.note.store(true, Ordering::SeqCst);
-        if let Some(mut body) = room.lock.try_lock() {
-            room.act_on_note(&mut body);
-        }
+        room.settle();
     }
 
     /// The relation and epoch of a slot as installed.
@@ -208,14 +233,33 @@ impl Rooms {
     /// Keys that clients are blocked on, over all rooms (INFO's total_blocking_keys). Busy
     /// rooms are waited for: call it where blocking is allowed.
     pub fn blocking_keys(&self) -> usize {
-        self.rooms
-            .iter()
-            .map(|r| r.lock.lock().hall.as_ref().map_or(0, |h| h.blocking_keys()))
-            .sum()
+        let count = |room: &Room| {
+            let count = room.lock.lock().hall.as_ref().map_or(0, |h| h.blocking_keys());
+            room.settle();
+            count
+        };
+        self.rooms.iter().map(count).sum()
     }
 }
 
 impl Room {
+    fn empty() -> Room {
+        Room {
+            admission: Admission::unknown(),
+            hint: AtomicUsize::new(0),
+            note: AtomicBool::new(false),
+            lock: Mutex::new(Body {
+                keys: Keys::new(),
+                index: OpIndex(0),
+                epoch: Epoch(0),
+                next_expiry_ms: u64::MAX,
+                bytes: 0,
+                boxed_bytes: 0,
+                hall: None,
+            }),
+        }
+    }
+
     #[inline]
     fn enter(&self, patience: Patience) -> Option<MutexGuard<'_, Body>> {
         if let Some(body) = self.lock.try_lock() {
@@ -250,11 +294,29 @@ impl Room {
         }
     }
 
-    /// Meets a table change: those who waited for the slot are refused if it is not ours.
-    pub(crate) fn act_on_note(&self, body: &mut Body) {
-        if !self.note.swap(false, Ordering::SeqCst) {
-            return;
+    /// Meets table changes that found the lock taken. Everybody who took the lock calls it after
+    /// the unlock, and so does the installer after leaving the note: whichever of the two comes
+    /// later sees both, so no note lies there for want of a next visitor.
+    #[inline]
+    pub(crate) fn settle(&self) {
+        if self.note.load(Ordering::SeqCst) {
+            self.settle_slowly();
         }
+    }
+
+    #[cold]
+    fn settle_slowly(&self) {
+        while self.note.load(Ordering::SeqCst) {
+            // Taken: its holder settles.
+            let Some(mut body) = self.lock.try_lock() else { return };
+            if self.note.swap(false, Ordering::SeqCst) {
+                self.act_on_note(&mut body);
+            }
+        }
+    }
+
+    /// Those who waited for the slot are refused if it is not ours.
+    fn act_on_note(&self, body: &mut Body) {
         let (ownership, epoch) = self.admission.load();
         body.epoch = epoch;
         // Under a seal blocked clients stay blocked (PROTOCOL 4).

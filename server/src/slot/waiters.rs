@@ -4,7 +4,8 @@
 //! arrival, before anyone else can take the element (Redis's fairness). Serving runs the
 //! client's own command; what it pushes may make further keys ready.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,12 +23,19 @@ pub enum Served {
     Gone,
 }
 
+/// A place in line: rising in the order of arrival, never given twice on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub(crate) u64);
+
 /// A blocked client, as the room sees it. Implemented by the session.
 pub trait Waiting: Send + Sync {
-    /// The keys it waits on, all of this slot.
+    /// Its place in line.
+    fn ticket(&self) -> Ticket;
+    /// The keys it waits on, all of this slot; the same one may be there twice.
     fn keys(&self) -> &[Box<[u8]>];
-    /// Runs its command under the lock and delivers the reply if that did not block.
-    fn serve(&self, owned: &mut Owned<'_>) -> Served;
+    /// `ready` received data: runs the command on it under the lock and delivers the reply, if
+    /// that did not block.
+    fn serve(&self, ready: &[u8], owned: &mut Owned<'_>) -> Served;
     /// The slot is not this node's any more: delivers exactly one refusal.
     fn refuse(&self, refused: Refused);
 }
@@ -60,9 +68,17 @@ impl Watch {
 /// The people in a room's hall. Boxed beside the room, absent in most rooms.
 #[derive(Default)]
 pub(crate) struct Hall {
-    blocked: HashMap<Box<[u8]>, VecDeque<Arc<dyn Waiting>>>,
+    blocked: HashMap<Box<[u8]>, Line>,
     watched: HashMap<Box<[u8]>, Vec<Watch>>,
+    /// Keys whose lines are marked ready, in the order in which they received data.
     ready: VecDeque<Box<[u8]>>,
+}
+
+/// Those who wait for one key, oldest first. Leaving from the middle is cheap: time-outs do.
+#[derive(Default)]
+struct Line {
+    waiters: BTreeMap<Ticket, Arc<dyn Waiting>>,
+    ready: bool,
 }
 
 impl Hall {
@@ -71,19 +87,17 @@ impl Hall {
     }
 
     pub(crate) fn block(&mut self, waiter: Arc<dyn Waiting>) {
-        for (i, key) in waiter.keys().iter().enumerate() {
-            if waiter.keys()[..i].contains(key) {
-                continue;
-            }
-            self.blocked.entry(key.clone()).or_default().push_back(waiter.clone());
+        for key in waiter.keys() {
+            let line = self.blocked.entry(key.clone()).or_default();
+            line.waiters.insert(waiter.ticket(), waiter.clone());
         }
     }
 
-    pub(crate) fn unblock(&mut self, waiter: &Arc<dyn Waiting>) {
+    pub(crate) fn unblock(&mut self, waiter: &dyn Waiting) {
         for key in waiter.keys() {
-            if let Some(queue) = self.blocked.get_mut(key) {
-                queue.retain(|w| !Arc::ptr_eq(w, waiter));
-                if queue.is_empty() {
+            if let Some(line) = self.blocked.get_mut(key) {
+                line.waiters.remove(&waiter.ticket());
+                if line.waiters.is_empty() {
                     self.blocked.remove(key);
                 }
             }
@@ -111,7 +125,10 @@ impl Hall {
         if let Some(list) = self.watched.get(key) {
             list.iter().for_each(Watch::touch);
         }
-        if self.blocked.contains_key(key) && !self.ready.iter().any(|k| &**k == key) {
+        if let Some(line) = self.blocked.get_mut(key)
+            && !line.ready
+        {
+            line.ready = true;
             self.ready.push_back(key.into());
         }
     }
@@ -134,13 +151,20 @@ impl Hall {
         !self.ready.is_empty()
     }
 
+    /// The next key to serve; it may become ready again meanwhile.
     pub(crate) fn next_ready(&mut self) -> Option<Box<[u8]>> {
-        self.ready.pop_front()
+        let key = self.ready.pop_front()?;
+        if let Some(line) = self.blocked.get_mut(&key) {
+            line.ready = false;
+        }
+        Some(key)
     }
 
-    /// The waiters of a key, oldest first.
-    pub(crate) fn waiters(&self, key: &[u8]) -> Vec<Arc<dyn Waiting>> {
-        self.blocked.get(key).map(|q| q.iter().cloned().collect()).unwrap_or_default()
+    /// The oldest waiter of a key that came after `last`.
+    pub(crate) fn next_waiter(&self, key: &[u8], last: Option<Ticket>) -> Option<Arc<dyn Waiting>> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut later = self.blocked.get(key)?.waiters.range((from, Bound::Unbounded));
+        later.next().map(|(_, waiter)| waiter.clone())
     }
 
     /// Keys somebody is blocked on.
@@ -152,10 +176,8 @@ impl Hall {
     pub(crate) fn evict(&mut self, refused: Refused) {
         self.touch_all();
         self.ready.clear();
-        for (_, queue) in self.blocked.drain() {
-            for waiter in queue {
-                waiter.refuse(refused);
-            }
+        for (_, line) in self.blocked.drain() {
+            line.waiters.values().for_each(|waiter| waiter.refuse(refused));
         }
     }
 }

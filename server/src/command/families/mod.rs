@@ -3,9 +3,11 @@
 use crate::command::Command;
 
 pub mod connection;
+pub mod list;
 pub mod session_verbs;
 pub mod string;
+pub mod timeout;
 
 /// All families, in the order COMMAND lists them.
 pub const FAMILIES: &[&[Command]] =
-    &[string::COMMANDS, connection::COMMANDS, session_verbs::COMMANDS];
+    &[string::COMMANDS, list::COMMANDS, connection::COMMANDS, session_verbs::COMMANDS];
