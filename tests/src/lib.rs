@@ -1,1 +1,10 @@
-//! Placeholder of the skeleton.
+//! What the tests, probes and benches of slotd share: a RESP client, server processes, figures.
+//!
+//! Nothing here links the server: it is seen from outside, over sockets and `/proc`.
+//! Not here: the tests themselves (`tests/tests`), the programs (`src/bin`), the bench (`bench/`).
+
+pub mod figures;
+pub mod flags;
+pub mod keys;
+pub mod process;
+pub mod resp;

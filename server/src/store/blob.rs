@@ -155,7 +155,8 @@ impl Blob {
         self.len = len;
     }
 
-    /// Lets `extend` add `more` bytes to the last chunk, whose buffer grows by half up to a full chunk.
+    /// Lets `extend` add `more` bytes to the last chunk, whose buffer grows by half up to a full
+    /// chunk.
     fn extend_last(&mut self, more: usize, extend: impl FnOnce(&mut Vec<u8>)) {
         let Some(last) = self.chunks.last_mut() else { return };
         let chunk = Arc::make_mut(last);

@@ -1,0 +1,151 @@
+//! A slotd process of a test or probe: started on a free port, ended with its owner.
+//!
+//! Not a cluster: `slotd local` starts one itself. The binary is `$SLOTD_BIN`, else the one built
+//! beside the running test. Invariant: a started process never outlives its `Node`, and only that
+//! process is ever signalled.
+
+use crate::resp::{Client, Value};
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A server answers PING this long after its start, or the test fails.
+pub const START_DEADLINE: Duration = Duration::from_secs(15);
+const POLL: Duration = Duration::from_millis(10);
+/// Above it there is no room for `port + 10000`, the port of other nodes.
+const HIGHEST_PORT: u16 = 55_000;
+
+/// A running slotd.
+pub struct Node {
+    child: Child,
+    address: SocketAddr,
+    dir: PathBuf,
+}
+
+impl Node {
+    /// Starts the built slotd with these arguments behind `--port`, `--bind` and `--dir`.
+    pub fn start(args: &[&str]) -> io::Result<Self> {
+        Self::start_binary(&binary()?, args)
+    }
+
+    /// As [`Node::start`], with a binary of one's own.
+    pub fn start_binary(binary: &Path, args: &[&str]) -> io::Result<Self> {
+        let port = free_port()?;
+        let dir = fresh_dir()?;
+        let child = Command::new(binary)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"])
+            .arg(&dir)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(fs::File::create(dir.join("stdout"))?)
+            .stderr(fs::File::create(dir.join("stderr"))?)
+            .spawn()
+            .map_err(|error| io::Error::other(format!("{}: {error}", binary.display())))?;
+        let mut node = Self { child, address: SocketAddr::from(([127, 0, 0, 1], port)), dir };
+        node.wait_until_it_answers()?;
+        Ok(node)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its data folder; `stdout` and `stderr` in it hold what it printed.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A new connection to it.
+    pub fn client(&self) -> io::Result<Client> {
+        Client::connect(self.address)
+    }
+
+    /// Waits until it takes a write: it owns the slot and the cluster is up.
+    pub fn wait_until_served(&self, key: &str) -> io::Result<()> {
+        let mut client = self.client()?;
+        let until = Instant::now() + START_DEADLINE;
+        loop {
+            let reply = client.call(&["SET", key, "x"])?;
+            if reply == Value::ok() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(io::Error::other(format!("SET {key} is not served: {reply:?}")));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn wait_until_it_answers(&mut self) -> io::Result<()> {
+        let until = Instant::now() + START_DEADLINE;
+        loop {
+            if let Ok(mut client) = Client::connect(self.address) {
+                client.wait_at_most(Duration::from_secs(1));
+                if client.say("PING").is_ok() {
+                    return Ok(());
+                }
+            }
+            if !self.is_running() || Instant::now() > until {
+                let said = fs::read_to_string(self.dir.join("stderr")).unwrap_or_default();
+                return Err(io::Error::other(format!("slotd did not start: {}", said.trim())));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Both fail only when it is already gone, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The slotd binary: `$SLOTD_BIN`, else `slotd` in the target folder of this program.
+pub fn binary() -> io::Result<PathBuf> {
+    if let Some(path) = std::env::var_os("SLOTD_BIN") {
+        return Ok(path.into());
+    }
+    // Programs lie in target/PROFILE, tests in target/PROFILE/deps.
+    let own = std::env::current_exe()?;
+    let beside = own.ancestors().skip(1).take(2).map(|dir| dir.join("slotd"));
+    beside.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        io::Error::other("no slotd binary: run `cargo build -p slotd`, or set SLOTD_BIN")
+    })
+}
+
+/// A port nobody listened on a moment ago, with room for the port of other nodes above it.
+pub fn free_port() -> io::Result<u16> {
+    for _ in 0..200 {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        if port <= HIGHEST_PORT && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(io::Error::other("no free port found"))
+}
+
+fn fresh_dir() -> io::Result<PathBuf> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("slotd-test-{}-{number}", std::process::id()));
+    fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
