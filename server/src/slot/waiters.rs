@@ -172,12 +172,147 @@ impl Hall {
         self.blocked.len()
     }
 
-    /// Refuses and forgets all waiters; watches are touched.
+    /// Refuses and forgets all waiters, each once, oldest first; watches are touched.
     pub(crate) fn evict(&mut self, refused: Refused) {
         self.touch_all();
         self.ready.clear();
-        for (_, line) in self.blocked.drain() {
-            line.waiters.values().for_each(|waiter| waiter.refuse(refused));
+        let lines = self.blocked.drain().map(|(_, line)| line.waiters);
+        let waiters: BTreeMap<_, _> = lines.flatten().collect();
+        waiters.values().for_each(|waiter| waiter.refuse(refused));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use parking_lot::Mutex;
+    use slots::{Epoch, SlotId};
+
+    use super::*;
+    use crate::slot::room::Chores;
+    use crate::slot::{Admit, End, Key, Op, Ownership, Patience, Rooms};
+    use crate::store::object::Object;
+    use crate::store::table::Table;
+
+    struct NoChores;
+
+    impl Chores for NoChores {
+        fn expiry_due(&self, _: SlotId, _: u64) {}
+        fn free(&self, _: Box<Object>) {}
+        fn free_table(&self, _: Table<Object>) {}
+    }
+
+    /// Pops one item if it is its turn to; counts how often it was asked.
+    struct Popper {
+        ticket: Ticket,
+        keys: Vec<Box<[u8]>>,
+        picky: bool,
+        asked: AtomicUsize,
+        served: Mutex<Option<Vec<u8>>>,
+        refused: AtomicUsize,
+    }
+
+    impl Waiting for Popper {
+        fn ticket(&self) -> Ticket {
+            self.ticket
         }
+        fn keys(&self) -> &[Box<[u8]>] {
+            &self.keys
+        }
+        fn serve(&self, ready: &[u8], owned: &mut Owned<'_>) -> Served {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            if self.picky {
+                return Served::StillWaiting;
+            }
+            owned.apply(Op::ListPop { key: Key::new(ready), end: End::Front, count: 1 });
+            *self.served.lock() = Some(ready.to_vec());
+            Served::Done
+        }
+        fn refuse(&self, _: Refused) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn rooms() -> Rooms {
+        let rooms = Rooms::new(Box::new(NoChores));
+        rooms.install(SlotId::FIRST, Ownership::Owned, Epoch(1));
+        rooms
+    }
+
+    fn enter(rooms: &Rooms) -> Owned<'_> {
+        match rooms.admit(SlotId::FIRST, 1, Patience::Block) {
+            Admit::Served(owned) => owned,
+            _ => panic!("not served"),
+        }
+    }
+
+    fn line_up(rooms: &Rooms, keys: &[&[u8]], picky: bool) -> Arc<Popper> {
+        let mut owned = enter(rooms);
+        let popper = Arc::new(Popper {
+            ticket: owned.take_ticket(),
+            keys: keys.iter().map(|key| (*key).into()).collect(),
+            picky,
+            asked: AtomicUsize::new(0),
+            served: Mutex::new(None),
+            refused: AtomicUsize::new(0),
+        });
+        owned.block(popper.clone());
+        popper
+    }
+
+    fn push(owned: &mut Owned<'_>, key: &[u8], items: &[&[u8]]) {
+        owned.apply(Op::ListPush { key: Key::new(key), end: End::Back, items });
+    }
+
+    #[test]
+    fn one_item_bothers_one_of_many_who_wait() {
+        let rooms = rooms();
+        let line: Vec<_> = (0..100).map(|_| line_up(&rooms, &[b"k"], false)).collect();
+        push(&mut enter(&rooms), b"k", &[b"x"]);
+        let asked: usize = line.iter().map(|p| p.asked.load(Ordering::SeqCst)).sum();
+        assert_eq!(asked, 1);
+        assert!(line[0].served.lock().is_some());
+    }
+
+    #[test]
+    fn who_cannot_use_the_value_keeps_the_place_and_lets_others_pass() {
+        let rooms = rooms();
+        let picky = line_up(&rooms, &[b"k"], true);
+        let other = line_up(&rooms, &[b"k"], false);
+        push(&mut enter(&rooms), b"k", &[b"x"]);
+        assert!(other.served.lock().is_some());
+        push(&mut enter(&rooms), b"k", &[b"y"]);
+        assert_eq!(picky.asked.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn keys_are_served_in_the_order_in_which_they_received_data() {
+        let rooms = rooms();
+        let both = line_up(&rooms, &[b"a", b"b", b"a"], false);
+        let mut owned = enter(&rooms);
+        push(&mut owned, b"b", &[b"x"]);
+        push(&mut owned, b"a", &[b"y"]);
+        drop(owned);
+        assert_eq!(both.served.lock().as_deref(), Some(&b"b"[..]));
+        assert_eq!(both.asked.load(Ordering::SeqCst), 1);
+        assert_eq!(rooms.blocking_keys(), 0);
+    }
+
+    #[test]
+    fn a_waiter_of_many_keys_is_refused_once() {
+        let rooms = rooms();
+        let popper = line_up(&rooms, &[b"a", b"b", b"a"], false);
+        rooms.install(SlotId::FIRST, Ownership::Foreign, Epoch(2));
+        assert_eq!(popper.refused.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn who_leaves_takes_nobody_along() {
+        let rooms = rooms();
+        let (first, second) = (line_up(&rooms, &[b"a"], false), line_up(&rooms, &[b"a"], false));
+        assert!(rooms.leave_line(SlotId::FIRST, &*first, Patience::Spin));
+        push(&mut enter(&rooms), b"a", &[b"x"]);
+        assert!(first.served.lock().is_none() && second.served.lock().is_some());
     }
 }
