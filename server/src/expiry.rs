@@ -57,7 +57,8 @@ impl ExpiryTask {
             interval.tick().await;
             let fresh = std::mem::take(&mut *self.due.lock());
             self.heap.extend(fresh.into_iter().map(|(slot, at)| Reverse((at, slot))));
-            if !self.node.active_expire.load(Ordering::Relaxed) {
+            let held = self.node.rooms.totals.hold_expiry.load(Ordering::Relaxed);
+            if held || !self.node.active_expire.load(Ordering::Relaxed) {
                 continue;
             }
             self.begin_due(clock::now().unix_ms);
@@ -99,6 +100,10 @@ impl ExpiryTask {
                 Some(next) => {
                     pass.at = next;
                     self.passes.push(pass);
+                }
+                // A pause began meanwhile: what has expired may still be there. Look again.
+                None if self.node.rooms.totals.hold_expiry.load(Ordering::Relaxed) => {
+                    self.heap.push(Reverse((now_ms + PASS_MIN_MS, pass.slot)));
                 }
                 None => {
                     owned.set_next_expiry_ms(pass.next_ms);

@@ -1,4 +1,4 @@
-//! A client that waits for a key.
+//! A client that waits: for a key, or (WAIT) for time alone.
 //!
 //! The waiter lies in the room's hall. Whoever makes the key ready runs the waiter's command
 //! under the same lock hold and leaves the reply here; a time-out, CLIENT UNBLOCK or the
@@ -22,6 +22,7 @@ use crate::command::client::client_flag;
 use crate::command::mailbox::letter;
 use crate::command::{
     Args, BlockFn, BlockOn, ClientShared, CommandId, Cx, Flow, NodeState, Now, OwnedArgs, Rng,
+    TimedBlock, TimeoutReply,
 };
 use crate::config::Config;
 use crate::resp::{Proto, Reply};
@@ -31,14 +32,27 @@ use crate::slot::{Owned, Patience, Refused, Ticket, Waiting};
 
 /// The session's side of a block.
 pub(super) struct Blocked {
-    waiter: Arc<Waiter>,
+    /// `None` = it waits for no key.
+    waiter: Option<Arc<Waiter>>,
+    command: CommandId,
     pub deadline_ns: Option<u64>,
+    on_timeout: TimeoutReply,
+}
+
+impl Blocked {
+    /// What it finds now. `ends`: if nothing else, its time is up.
+    fn wake(&self, ends: bool) -> Wake {
+        match &self.waiter {
+            Some(waiter) => waiter.wake(ends),
+            None if ends => Wake::Gone,
+            None => Wake::Waits,
+        }
+    }
 }
 
 /// The room's side.
 struct Waiter {
     ticket: Ticket,
-    command: CommandId,
     handler: BlockFn,
     args: OwnedArgs,
     keys: Vec<Box<[u8]>>,
@@ -58,8 +72,8 @@ enum State {
 /// What the client finds when it wakes.
 enum Answer {
     /// The reply, and the op group it depends on.
-    Reply(Vec<u8>, OpIndex),
-    Refused(Refused),
+    Reply(Vec<u8>, SlotId, OpIndex),
+    Refused(SlotId, Refused),
 }
 
 impl Waiting for Waiter {
@@ -90,13 +104,13 @@ impl Waiting for Waiter {
         };
         match (self.handler)(owned, &self.args.args(), &mut cx) {
             Ok(Flow::Done) => {}
-            Ok(Flow::Block(_)) => return Served::StillWaiting,
+            Ok(Flow::Block(_) | Flow::BlockTimed(_)) => return Served::StillWaiting,
             Err(error) => {
                 bytes.clear();
                 error.write(&mut Reply::new(&mut bytes, self.proto));
             }
         }
-        *state = State::Answered(Answer::Reply(bytes, owned.index()));
+        *state = State::Answered(Answer::Reply(bytes, self.slot, owned.index()));
         drop(state);
         self.client.mailbox.post(letter::SERVED);
         Served::Done
@@ -105,7 +119,7 @@ impl Waiting for Waiter {
     fn refuse(&self, refused: Refused) {
         let mut state = self.state.lock();
         if matches!(*state, State::Waiting) {
-            *state = State::Answered(Answer::Refused(refused));
+            *state = State::Answered(Answer::Refused(self.slot, refused));
             drop(state);
             self.client.mailbox.post(letter::SERVED);
         }
@@ -149,7 +163,6 @@ impl Session {
     ) -> Step {
         let waiter = Arc::new(Waiter {
             ticket: owned.take_ticket(),
-            command,
             handler,
             args: args.to_owned(),
             keys: on.keys.iter().map(|i| args.at(*i).into()).collect(),
@@ -162,8 +175,33 @@ impl Session {
         let stale = letter::SERVED | letter::UNBLOCK_TIMEOUT | letter::UNBLOCK_ERROR;
         self.client.shared.mailbox.retract(stale);
         owned.block(waiter.clone());
+        let on = TimedBlock { timeout: on.timeout, on_timeout: on.on_timeout };
+        self.begin_block(Some(waiter), command, on, node, now)
+    }
+
+    /// Makes the client wait for time alone.
+    pub(super) fn block_timed(
+        &mut self,
+        command: CommandId,
+        on: TimedBlock,
+        node: &NodeState,
+        now: Now,
+    ) -> Step {
+        self.client.shared.mailbox.retract(letter::UNBLOCK_TIMEOUT | letter::UNBLOCK_ERROR);
+        self.begin_block(None, command, on, node, now)
+    }
+
+    fn begin_block(
+        &mut self,
+        waiter: Option<Arc<Waiter>>,
+        command: CommandId,
+        on: TimedBlock,
+        node: &NodeState,
+        now: Now,
+    ) -> Step {
         let deadline_ns = on.timeout.map(|t| now.mono_ns.saturating_add(nanos(t)));
-        self.blocked = Some(Box::new(Blocked { waiter, deadline_ns }));
+        let on_timeout = on.on_timeout;
+        self.blocked = Some(Box::new(Blocked { waiter, command, deadline_ns, on_timeout }));
         self.client.shared.set_flag(client_flag::BLOCKED, true);
         node.stats.blocked_clients.fetch_add(1, Ordering::Relaxed);
         Step::Blocked { deadline_ns }
@@ -180,34 +218,38 @@ impl Session {
     ) -> bool {
         let Some(blocked) = self.blocked.take() else { return true };
         let start = worker.out.len();
-        let waiter = &blocked.waiter;
         let timed_out = blocked.deadline_ns.is_some_and(|at| now.mono_ns >= at);
         let unblocked = letters & (letter::UNBLOCK_TIMEOUT | letter::UNBLOCK_ERROR) != 0;
         let mut reply = Reply::new(&mut worker.out, self.client.proto);
-        match waiter.wake(timed_out || unblocked) {
+        match blocked.wake(timed_out || unblocked) {
             Wake::Waits => {
                 self.blocked = Some(blocked);
                 return false;
             }
-            Wake::Answered(Answer::Reply(bytes, index)) => {
+            Wake::Answered(Answer::Reply(bytes, slot, index)) => {
                 worker.out.extend_from_slice(&bytes);
-                node.note_promise(worker, waiter.slot, Some(index));
+                node.note_promise(worker, slot, Some(index));
             }
-            Wake::Answered(Answer::Refused(refused)) => {
-                node.refusal(waiter.slot, refused).write(&mut reply);
+            Wake::Answered(Answer::Refused(slot, refused)) => {
+                node.refusal(slot, refused).write(&mut reply);
             }
             Wake::Gone => {
                 match letters & letter::UNBLOCK_ERROR {
-                    // Redis answers all its blocking commands alike here.
-                    0 => reply.null_array(),
+                    0 => blocked.on_timeout.write_late(&mut reply),
                     _ => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
                 }
-                leave_line(waiter, node);
+                if let Some(waiter) = &blocked.waiter {
+                    leave_line(waiter, node);
+                }
             }
         }
         if worker.out.get(start) == Some(&b'-') {
             worker.stats.count_error(&worker.out[start..]);
-            worker.stats.commands[waiter.command.index()].failed.add(1);
+            worker.stats.commands[blocked.command.index()].failed.add(1);
+        }
+        if let Some(waiter) = &blocked.waiter {
+            // As in Redis, the time it waited does not count.
+            node.note_slow(blocked.command, &waiter.args.args(), 0, now, &self.client);
         }
         self.end_block(node);
         self.after_reply(worker, start);
@@ -223,14 +265,14 @@ impl Session {
     /// The connection ends while blocked.
     pub(super) fn abandon_block(&mut self, node: &NodeState) {
         if let Some(blocked) = self.blocked.take() {
-            if let Wake::Gone = blocked.waiter.wake(true) {
-                leave_line(&blocked.waiter, node);
+            if let (Wake::Gone, Some(waiter)) = (blocked.wake(true), &blocked.waiter) {
+                leave_line(waiter, node);
             }
             self.end_block(node);
         }
     }
 
-    /// Is the client blocked on keys?
+    /// Is the client blocked?
     pub fn is_blocked(&self) -> bool {
         self.blocked.is_some()
     }

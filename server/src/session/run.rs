@@ -4,7 +4,6 @@
 use slots::SlotId;
 
 use crate::command::client::client_flag;
-use crate::command::state::SlowCommand;
 use crate::command::{
     Args, Command, CommandError, CommandId, Cx, Flow, Handler, NodeCx, NodeState, Now, ReplyMode,
     SessionVerb, flag, registry,
@@ -202,7 +201,10 @@ impl Session {
             (Some(slot), _) => {
                 self.run_one_slot(id, command, slot, args, hold, worker, node, now, start)
             }
-            (None, _) => self.run_keyless(id, command, args, worker, node, now, start),
+            (None, _) => {
+                let result = call_keyless(command, &args, node, &mut cx(worker, self, node, now));
+                self.finish(id, &args, result, None, None, worker, node, now, start)
+            }
         }
     }
 
@@ -255,9 +257,7 @@ impl Session {
                 return self.refuse_slot(id, slot, refused, worker, node, start);
             }
         };
-        if self.client.no_touch {
-            owned.set_touch(false);
-        }
+        self.honour_no_touch(command, owned);
         let timed = node.is_timed(id).then(|| node.edges.now());
         let result = call(command, owned, &args, &mut cx(worker, self, node, now));
         let index = owned.end_group();
@@ -292,6 +292,7 @@ impl Session {
                     return;
                 }
             };
+            self.honour_no_touch(command, owned);
             let timed = Some(node.edges.now());
             let result = call(command, owned, &args, &mut cx(worker, self, node, now));
             let index = owned.end_group();
@@ -299,24 +300,6 @@ impl Session {
             ran = self.finish(id, &args, result, Some(owned), timed, worker, node, now, start);
         });
         ran
-    }
-
-    /// The words name no valid number of keys: the command itself says what is wrong.
-    #[allow(clippy::too_many_arguments, reason = "the parts of one request")]
-    #[cold]
-    fn run_keyless(
-        &mut self,
-        id: CommandId,
-        command: &'static Command,
-        args: Args<'_>,
-        worker: &mut Worker,
-        node: &NodeState,
-        now: Now,
-        start: usize,
-    ) -> Ran {
-        let mut cx = cx(worker, self, node, now);
-        let result = call_keyless(command, &args, node, &mut cx);
-        self.finish(id, &args, result, None, None, worker, node, now, start)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the parts of one request")]
@@ -332,7 +315,9 @@ impl Session {
     ) -> Ran {
         let Handler::Node(handler) = command.handler else { return Ran::Next };
         let timed = Some(node.edges.now());
-        let mut result = Ok(());
+        // CLIENT LIST shows the command that asks, too.
+        self.note_command(id);
+        let mut result = Ok(Flow::Done);
         let mut run = || {
             let proto = self.client.proto;
             let mut cx = NodeCx {
@@ -343,15 +328,16 @@ impl Session {
                 rng: &mut worker.rng,
                 held: None,
                 flush_later: false,
+                block: None,
             };
-            result = handler(&mut cx, &args);
+            let done = handler(&mut cx, &args);
+            result = done.map(|()| cx.block.map_or(Flow::Done, Flow::BlockTimed));
         };
         if command.flags & flag::LONG != 0 {
             node.edges.run_long(&mut run);
         } else {
             run();
         }
-        let result = result.map(|()| Flow::Done);
         self.finish(id, &args, result, None, timed, worker, node, now, start)
     }
 
@@ -374,7 +360,7 @@ impl Session {
             worker.out.truncate(start);
             return Ran::held_back(Step::Busy(slot));
         }
-        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+        self.note_command(id);
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
         worker.stats.processed.add(1);
@@ -386,9 +372,7 @@ impl Session {
         if let Some(begun) = timed {
             let nanos = node.edges.now().mono_ns.saturating_sub(begun.mono_ns);
             counters.nanos.add(nanos);
-            if node.slow_log.is_slow(nanos, node) && !is_unlogged(id) {
-                node.slow_log.add(SlowCommand::new(id, args, nanos, now, &self.client));
-            }
+            node.note_slow(id, args, nanos, now, &self.client);
         }
         match result {
             Ok(Flow::Done) => {
@@ -396,6 +380,10 @@ impl Session {
                     worker.stats.count_error(&worker.out[start..]);
                     worker.stats.commands[id.index()].failed.add(1);
                 }
+            }
+            Ok(Flow::BlockTimed(on)) => {
+                let step = self.block_timed(id, on, node, now);
+                return Ran::Stop { step, consumed: true };
             }
             Ok(Flow::Block(on)) => {
                 if let (Some(owned), Handler::Block(handler)) =
@@ -489,6 +477,20 @@ impl Session {
         self.refuse(None, unknown_command(args), worker, start, true)
     }
 
+    /// The client's last command, for CLIENT LIST.
+    #[inline]
+    pub(super) fn note_command(&self, id: CommandId) {
+        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// CLIENT NO-TOUCH: look-ups leave access clocks alone, but for TOUCH, whose point it is.
+    #[inline]
+    pub(super) fn honour_no_touch(&self, command: &Command, owned: &mut Owned<'_>) {
+        if self.client.no_touch {
+            owned.set_touch(command.name == "touch");
+        }
+    }
+
     pub(super) fn note_multi_flag(&self) {
         self.client.shared.set_flag(client_flag::MULTI, self.multi.is_some());
     }
@@ -569,10 +571,6 @@ pub(super) fn cx<'a>(
         serving: false,
         ready: None,
     }
-}
-
-fn is_unlogged(id: CommandId) -> bool {
-    registry().entry(id).command.flags & flag::SKIP_SLOWLOG != 0
 }
 
 fn unknown_command(args: &Args<'_>) -> CommandError {

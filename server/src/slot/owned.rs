@@ -102,7 +102,7 @@ impl<'a> Owned<'a> {
     #[inline]
     pub fn apply(&mut self, op: Op<'_>) -> usize {
         self.open_group();
-        if !self.body.keys.met_expired.get_mut().is_empty() {
+        if self.body.keys.has_met_expired() {
             self.expire_met();
         }
         self.apply_op(op)
@@ -121,7 +121,7 @@ impl<'a> Owned<'a> {
     /// with. Returns the group's index if it changed anything.
     #[inline]
     pub fn end_group(&mut self) -> Option<OpIndex> {
-        if !self.body.keys.met_expired.get_mut().is_empty() {
+        if self.body.keys.has_met_expired() {
             self.expire_met();
         }
         if self.body.hall.is_some() {
@@ -134,7 +134,7 @@ impl<'a> Owned<'a> {
 
     #[cold]
     fn expire_met(&mut self) {
-        let met = std::mem::take(self.body.keys.met_expired.get_mut());
+        let met = self.body.keys.take_met_expired();
         if self.rooms.totals.hold_expiry.load(Ordering::Relaxed) {
             return;
         }
