@@ -26,10 +26,10 @@ use crate::control::FixedTable;
 use crate::control::fixed::{FoundingNode, TableSink};
 use crate::resp::Proto;
 use crate::session::{Session, Step, Worker};
-use crate::slot::Rooms;
 use crate::slot::room::Chores;
+use crate::slot::{Admit, Key, Op, Patience, Rooms};
 use crate::store::object::Object;
-use crate::store::table::Table;
+use crate::store::table::{Expiry, Table};
 
 /// A world that stands still unless told.
 struct StillEdges {
@@ -158,6 +158,7 @@ impl TestNode {
     pub fn send(&mut self, number: u32, bytes: &[u8]) -> Vec<u8> {
         let node = self.node.clone();
         self.client(number).input.extend_from_slice(bytes);
+        let mut written = Vec::new();
         loop {
             let now = node.edges.now();
             node.sync_limits();
@@ -166,6 +167,8 @@ impl TestNode {
             let input = std::mem::take(&mut client.input);
             let progress = client.session.process(&input, &mut self.worker, &node, now);
             client.input = input[progress.consumed..].to_vec();
+            client.session.hold_back(&mut self.worker, &node);
+            written.append(&mut self.worker.out);
             match progress.step {
                 Step::Flush | Step::Busy(_) => {}
                 Step::Blocked { .. } | Step::Paused => {
@@ -184,7 +187,7 @@ impl TestNode {
                 }
             }
         }
-        std::mem::take(&mut self.worker.out)
+        written
     }
 
     /// Lets a blocked client look at its mailbox and deadline; returns what it then gets.
@@ -196,6 +199,7 @@ impl TestNode {
         if client.session.is_blocked() {
             client.session.resume(letters, now, &mut self.worker, &node);
         }
+        client.session.hold_back(&mut self.worker, &node);
         let mut out = std::mem::take(&mut self.worker.out);
         out.extend(self.send(number, b""));
         out
@@ -236,6 +240,23 @@ impl TestNode {
     /// Sends one command; returns the raw reply.
     pub fn call(&mut self, number: u32, words: &[&[u8]]) -> Vec<u8> {
         self.send(number, &encode(words))
+    }
+
+    /// Applies an op to the slot of `key`, as a command would.
+    pub fn apply(&mut self, key: &[u8], op: Op<'_>) {
+        let now_ms = self.node.edges.now().unix_ms;
+        match self.node.rooms.admit(slots::slot_of(key), now_ms, Patience::Block) {
+            Admit::Served(mut owned) => {
+                owned.apply(op);
+            }
+            _ => panic!("the slot is not served here"),
+        }
+    }
+
+    /// Makes `key` a string that expires at this time (unix ms).
+    pub fn set_expiring(&mut self, key: &[u8], value: &[u8], at_ms: u64) {
+        let expiry = Expiry::At(at_ms);
+        self.apply(key, Op::SetString { key: Key::new(key), value, expiry });
     }
 
     /// Has the connection been closed by the server?

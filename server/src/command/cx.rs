@@ -250,6 +250,13 @@ impl NodeCx<'_> {
         Self::enter_free(self.node, slot, self.now, patience, f)
     }
 
+    /// Has the slot no keys, as far as can be told without its lock? No for the held room: what
+    /// the transaction put there is not published yet.
+    pub fn looks_empty(&self, slot: SlotId) -> bool {
+        let held = self.held.as_ref().is_some_and(|held| held.slot() == slot);
+        !held && self.node.rooms.looks_empty(slot)
+    }
+
     fn enter_free<R>(
         node: &NodeState,
         slot: SlotId,

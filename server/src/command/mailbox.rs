@@ -22,8 +22,6 @@ pub mod letter {
     pub const GATE: u32 = 1 << 5;
     /// Out-of-band messages lie ready.
     pub const PUSH: u32 = 1 << 6;
-    /// Any of them.
-    pub const ANY: u32 = u32::MAX;
 }
 
 /// Bits and a waker.
@@ -51,8 +49,8 @@ impl Mailbox {
     }
 
     /// Is any of these there?
-    pub fn has(&self, wanted: u32) -> bool {
-        self.letters.load(Ordering::SeqCst) & wanted != 0
+    pub fn has(&self, kinds: u32) -> bool {
+        self.letters.load(Ordering::SeqCst) & kinds != 0
     }
 
     /// Is there anything? One load.
@@ -61,15 +59,15 @@ impl Mailbox {
         self.letters.load(Ordering::Relaxed) != 0
     }
 
-    /// Ready with those of `wanted` that are there. The others stay: they are for whoever waits
-    /// for them later.
-    pub fn poll(&self, cx: &mut Context<'_>, wanted: u32) -> Poll<u32> {
-        if self.letters.load(Ordering::SeqCst) & wanted == 0 {
+    /// Ready with the letters of these kinds when there are any; others stay in the box for
+    /// whoever waits for them.
+    pub fn poll(&self, kinds: u32, cx: &mut Context<'_>) -> Poll<u32> {
+        if self.letters.load(Ordering::SeqCst) & kinds == 0 {
             self.waker.register(cx.waker());
-            if self.letters.load(Ordering::SeqCst) & wanted == 0 {
+            if self.letters.load(Ordering::SeqCst) & kinds == 0 {
                 return Poll::Pending;
             }
         }
-        Poll::Ready(self.letters.fetch_and(!wanted, Ordering::SeqCst) & wanted)
+        Poll::Ready(self.letters.fetch_and(!kinds, Ordering::SeqCst) & kinds)
     }
 }

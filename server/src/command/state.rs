@@ -10,16 +10,15 @@ use slots::{NodeId, SlotId, SlotTable};
 use crate::command::client::{ClientShared, client_flag};
 use crate::command::cx::{Edges, Now};
 use crate::command::mailbox::letter;
+use crate::command::promise::Promises;
 use crate::command::slow_log::SlowLog;
 use crate::command::stats::Stats;
 use crate::command::{Args, Client, Command, CommandError, CommandId, flag, registry};
 use crate::config::Config;
 use crate::config::live::EndpointType;
 use crate::control::TableLog;
-use crate::session::Worker;
 use crate::slot::{Admit, Op, Ownership, Patience, Refused, Rooms};
 use crate::store::limits::Limits;
-use slots::OpIndex;
 
 /// The table this node goes by, and who it is in it.
 #[derive(Clone)]
@@ -43,6 +42,8 @@ pub struct NodeState {
     pub stats: Stats,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// What replies wait for.
+    pub promises: Promises,
     /// SLOWLOG.
     pub slow_log: SlowLog,
     /// The outside world.
@@ -94,6 +95,7 @@ impl NodeState {
             clients: Clients::default(),
             stats: Stats::default(),
             pause: Pause::default(),
+            promises: Promises::default(),
             slow_log: SlowLog::default(),
             edges,
             table_log,
@@ -285,22 +287,25 @@ impl NodeState {
         registry().is_timed(id) || (0..LOOK_BELOW_US).contains(&threshold)
     }
 
-    /// Books an op group for the gate: what reply depends on which index. Nothing is promised
-    /// by one copy in memory, so nothing is booked (DESIGN 3, Gate).
-    #[inline]
-    pub fn note_promise(&self, worker: &mut Worker, slot: SlotId, index: Option<OpIndex>) {
-        let _ = (worker, slot, index);
-    }
-
-    /// Empties every slot of this node, one op group a slot. May wait for rooms.
-    pub fn flush_all(&self, now: Now) {
-        for slot in SlotId::all() {
-            if let Admit::Served(mut owned) = self.rooms.admit(slot, now.unix_ms, Patience::Block)
+    /// Empties every slot of this node, one op group a slot, but the one that a transaction has
+    /// emptied already (and may have filled again). May wait for rooms.
+    pub fn flush_all(&self, now: Now, done: Option<SlotId>) {
+        for slot in SlotId::all().filter(|slot| Some(*slot) != done) {
+            if !self.rooms.looks_empty(slot)
+                && let Admit::Served(mut owned) =
+                    self.rooms.admit(slot, now.unix_ms, Patience::Block)
                 && !owned.keys().is_empty()
             {
                 owned.apply(Op::Flush);
             }
         }
+    }
+
+    /// Changes of keys by commands since the start; INFO's rdb_changes_since_last_save counts
+    /// from the last save.
+    pub fn changes(&self) -> u64 {
+        let booked = self.stats.sum(|worker| &worker.changes);
+        booked + self.rooms.totals.dirty.load(Ordering::Relaxed)
     }
 
     /// Keys of this node.

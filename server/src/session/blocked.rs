@@ -228,7 +228,7 @@ impl Session {
             }
             Wake::Answered(Answer::Reply(bytes, slot, index)) => {
                 worker.out.extend_from_slice(&bytes);
-                node.note_promise(worker, slot, Some(index));
+                self.promise_index(slot, index, worker, node, start);
             }
             Wake::Answered(Answer::Refused(slot, refused)) => {
                 node.refusal(slot, refused).write(&mut reply);

@@ -248,6 +248,8 @@ impl Session {
         start: usize,
     ) -> Ran {
         if command.flags & flag::LONG != 0 {
+            // It enters the room by itself, and may not find it held by this very batch.
+            hold.let_go();
             return self.run_long(id, command, slot, args, worker, node, now, start);
         }
         let owned = match hold.enter(node, slot, now, Patience::Spin) {
@@ -260,8 +262,7 @@ impl Session {
         self.honour_no_touch(command, owned);
         let timed = node.is_timed(id).then(|| node.edges.now());
         let result = call(command, owned, &args, &mut cx(worker, self, node, now));
-        let index = owned.end_group();
-        node.note_promise(worker, owned.slot(), index);
+        owned.end_group();
         self.finish(id, &args, result, Some(owned), timed, worker, node, now, start)
     }
 
@@ -295,8 +296,7 @@ impl Session {
             self.honour_no_touch(command, owned);
             let timed = Some(node.edges.now());
             let result = call(command, owned, &args, &mut cx(worker, self, node, now));
-            let index = owned.end_group();
-            node.note_promise(worker, owned.slot(), index);
+            owned.end_group();
             ran = self.finish(id, &args, result, Some(owned), timed, worker, node, now, start);
         });
         ran
@@ -349,7 +349,7 @@ impl Session {
         id: CommandId,
         args: &Args<'_>,
         result: Result<Flow, CommandError>,
-        owned: Option<&mut Owned<'_>>,
+        mut owned: Option<&mut Owned<'_>>,
         timed: Option<Now>,
         worker: &mut Worker,
         node: &NodeState,
@@ -364,10 +364,15 @@ impl Session {
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
         worker.stats.processed.add(1);
-        if let Some(owned) = &owned {
+        let held = owned.as_deref().map(|o| (o.slot(), o.index()));
+        if let Some(owned) = &mut owned {
             let (hits, misses) = owned.keys().take_hits();
-            worker.stats.hits.add(hits);
-            worker.stats.misses.add(misses);
+            // Look-ups of writers are no hits or misses, as in Redis.
+            if let Handler::Read(_) = registry().entry(id).command.handler {
+                worker.stats.hits.add(hits);
+                worker.stats.misses.add(misses);
+            }
+            worker.stats.changes.add(owned.take_changes());
         }
         if let Some(begun) = timed {
             let nanos = node.edges.now().mono_ns.saturating_sub(begun.mono_ns);
@@ -399,6 +404,11 @@ impl Session {
                 worker.stats.count_error(&worker.out[start..]);
                 worker.stats.commands[id.index()].failed.add(1);
             }
+        }
+        if let Some((slot, index)) = held
+            && node.promises.is_active()
+        {
+            self.promise_index(slot, index, worker, node, start);
         }
         if self.client.reply_mode == ReplyMode::On && !self.client.close_after_reply {
             return Ran::Next;
@@ -542,7 +552,6 @@ pub(super) fn call(
 }
 
 /// Calls a one-slot handler whose words name no valid number of keys, before an empty room.
-#[cold]
 pub(super) fn call_keyless(
     command: &Command,
     args: &Args<'_>,

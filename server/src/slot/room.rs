@@ -90,7 +90,7 @@ pub struct Totals {
     pub expired: AtomicU64,
     /// Op groups applied.
     pub op_groups: AtomicU64,
-    /// Changes since the last save, for INFO persistence.
+    /// Changes by commands that no worker counted (`WorkerStats::changes` has the others).
     pub dirty: AtomicU64,
     /// Expired keys stay (CLIENT PAUSE WRITE): hidden, not deleted.
     pub hold_expiry: AtomicBool,
@@ -215,6 +215,12 @@ impl Rooms {
             drop(body);
             room.settle();
         }
+    }
+
+    /// Has the slot no keys, by a look from outside? A key whose command was answered before the
+    /// call is seen; keys that come and go during it may or may not be.
+    pub fn looks_empty(&self, slot: SlotId) -> bool {
+        self.room(slot).hint.load(Ordering::Relaxed) == 0
     }
 
     /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is

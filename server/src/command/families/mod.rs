@@ -10,10 +10,13 @@ pub mod config_cmd;
 pub mod connection;
 pub mod debug;
 pub mod draw;
+pub mod expire;
 pub mod expiry_time;
 pub mod hash;
 pub mod help;
 pub mod info;
+pub mod keys;
+pub mod keyspace;
 pub mod list;
 pub mod memory;
 pub mod number;
@@ -43,4 +46,7 @@ pub const FAMILIES: &[&[Command]] = &[
     hash::COMMANDS,
     set::COMMANDS,
     zset::COMMANDS,
+    keys::COMMANDS,
+    expire::COMMANDS,
+    keyspace::COMMANDS,
 ];

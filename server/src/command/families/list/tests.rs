@@ -61,6 +61,11 @@ fn waiting_while_types_change() {
 }
 
 #[test]
+fn lists_that_come_and_go_by_other_commands() {
+    run_script("list.blocking_keys.txt");
+}
+
+#[test]
 fn one_push_serves_a_chain() {
     run_script("list.blocking_chains.txt");
 }
