@@ -75,7 +75,7 @@ impl Admission {
         self.0.swap(epoch.0 << EPOCH_SHIFT | NOTE | ownership as u64, Ordering::SeqCst);
     }
 
-    /// Is there a note? One load; the holder of the lock asks before it lets go.
+    /// Is there a note? One load; whoever has let go of the lock asks.
     #[inline]
     pub fn has_note(&self) -> bool {
         self.0.load(Ordering::SeqCst) & NOTE != 0

@@ -16,7 +16,7 @@ use crate::slot::admission::{Ownership, Refused};
 use crate::slot::door::Door;
 use crate::slot::keys::Keys;
 use crate::slot::owned::Owned;
-use crate::slot::waiters::Hall;
+use crate::slot::waiters::{Hall, Ticket, Waiting};
 use crate::store::limits::Limits;
 use crate::store::object::Object;
 use crate::store::table::{KeyHash, TableHint};
@@ -110,6 +110,10 @@ pub struct Rooms {
     rooms: Box<[Room]>,
     /// Sums over rooms.
     pub totals: Totals,
+    /// Belongs to no slot and is always empty: see `nowhere`.
+    nowhere: Room,
+    /// The last place in line that was given to a blocked client, in any room.
+    tickets: AtomicU64,
     /// Collection limits, replaced as a whole by CONFIG SET.
     limits: Mutex<Arc<Limits>>,
     chores: Box<dyn Chores>,
@@ -120,22 +124,18 @@ pub struct Rooms {
 impl Rooms {
     /// Empty rooms that refuse everything until a table is installed.
     pub fn new(chores: Box<dyn Chores>) -> Rooms {
-        let rooms = (0..SLOTS)
-            .map(|_| Room {
-                hint: AtomicUsize::new(0),
-                door: Door::new(Body {
-                    keys: Keys::new(),
-                    index: OpIndex(0),
-                    epoch: Epoch(0),
-                    next_expiry_ms: u64::MAX,
-                    bytes: 0,
-                    boxed_bytes: 0,
-                    hall: None,
-                }),
-            })
-            .collect();
-        let limits = Mutex::new(Arc::new(Limits::default()));
-        Rooms { rooms, totals: Totals::default(), limits, chores, unmet: Mutex::default() }
+        let rooms = (0..SLOTS).map(|_| Room::empty()).collect();
+        let nowhere = Room::empty();
+        nowhere.door.install(Ownership::Owned, Epoch(0), meet_change);
+        Rooms {
+            rooms,
+            totals: Totals::default(),
+            nowhere,
+            tickets: AtomicU64::new(0),
+            limits: Mutex::new(Arc::new(Limits::default())),
+            chores,
+            unmet: Mutex::default(),
+        }
     }
 
     pub(crate) fn room(&self, slot: SlotId) -> &Room {
@@ -168,6 +168,32 @@ impl Rooms {
         }
     }
 
+    /// An empty room that is no slot's, for a command whose words name no valid number of keys:
+    /// the command answers with its own error before it looks for a key.
+    #[cold]
+    pub fn nowhere(&self, now_ms: u64) -> Owned<'_> {
+        let room = &self.nowhere;
+        Owned::new(self, room, SlotId::FIRST, room.door.enter(), Epoch(0), now_ms)
+    }
+
+    pub(crate) fn take_ticket(&self) -> Ticket {
+        Ticket(self.tickets.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Takes a blocked client out of line, whoever owns the slot by now. False if the room is
+    /// busy and `patience` ran out.
+    pub fn leave_line(&self, slot: SlotId, waiter: &dyn Waiting, patience: Patience) -> bool {
+        let room = self.room(slot);
+        let Some(mut body) = room.enter(patience) else { return false };
+        if let Some(hall) = body.hall.as_mut() {
+            hall.unblock(waiter);
+            if hall.is_empty() {
+                body.hall = None;
+            }
+        }
+        true
+    }
+
     /// Stage 1 of a batch: the room's line is on its way.
     #[inline]
     pub fn prefetch_room(&self, slot: SlotId) {
@@ -196,7 +222,7 @@ impl Rooms {
     }
 
     /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is
-    /// left, and the holder acts on it at unlock.
+    /// left, and the holder acts on it after the unlock.
     pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
         if !self.room(slot).door.install(ownership, epoch, meet_change) {
             self.unmet.lock().push(slot);
@@ -226,6 +252,21 @@ impl Rooms {
 }
 
 impl Room {
+    fn empty() -> Room {
+        Room {
+            hint: AtomicUsize::new(0),
+            door: Door::new(Body {
+                keys: Keys::new(),
+                index: OpIndex(0),
+                epoch: Epoch(0),
+                next_expiry_ms: u64::MAX,
+                bytes: 0,
+                boxed_bytes: 0,
+                hall: None,
+            }),
+        }
+    }
+
     #[inline]
     fn enter(&self, patience: Patience) -> Option<MutexGuard<'_, Body>> {
         if let Some(body) = self.door.try_enter() {

@@ -17,6 +17,7 @@ pub mod help;
 pub mod info;
 pub mod keys;
 pub mod keyspace;
+pub mod list;
 pub mod memory;
 pub mod number;
 pub mod scan;
@@ -24,6 +25,7 @@ pub mod session_verbs;
 pub mod set;
 pub mod slowlog;
 pub mod string;
+pub mod timeout;
 pub mod zset;
 
 /// All families, in the order COMMAND lists them.
@@ -40,6 +42,7 @@ pub const FAMILIES: &[&[Command]] = &[
     admin::COMMANDS,
     debug::COMMANDS,
     bitmap::COMMANDS,
+    list::COMMANDS,
     hash::COMMANDS,
     set::COMMANDS,
     zset::COMMANDS,
