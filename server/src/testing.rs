@@ -23,10 +23,10 @@ use crate::config::Config;
 use crate::control::FixedTable;
 use crate::control::fixed::{FoundingNode, TableSink};
 use crate::session::{Session, Step, Worker};
-use crate::slot::Rooms;
 use crate::slot::room::Chores;
+use crate::slot::{Admit, Key, Op, Patience, Rooms};
 use crate::store::object::Object;
-use crate::store::table::Table;
+use crate::store::table::{Expiry, Table};
 
 /// A world that stands still unless told.
 struct StillEdges {
@@ -60,6 +60,12 @@ impl Edges for StillEdges {
     fn shut_down(&self) {}
     fn random_u64(&self) -> u64 {
         7
+    }
+    fn unix_micros(&self) -> u64 {
+        self.now_ms.load(Ordering::SeqCst) * 1000
+    }
+    fn freed_objects(&self) -> (u64, u64) {
+        (0, 0)
     }
 }
 
@@ -115,11 +121,11 @@ impl TestNode {
             Box::new(StillEdges { now_ms: now_ms.clone() }),
             Box::new(fixed.clone()),
             "0123456789abcdef0123456789abcdef01234567".into(),
-            None,
+            start.file.as_ref().map(|file| file.display().to_string()),
         ));
         let sink: Arc<dyn TableSink> = node.clone();
         fixed.tell(Arc::downgrade(&sink));
-        crate::node::sync_limits(&node);
+        node.sync_limits();
         let worker = Worker::new(node.stats.add_worker(), 1);
         TestNode { node, worker, clients: BTreeMap::new(), now_ms }
     }
@@ -128,7 +134,7 @@ impl TestNode {
     pub fn advance(&mut self, ms: u64) {
         self.now_ms.fetch_add(ms, Ordering::SeqCst);
         let now = self.node.edges.now();
-        self.node.pause.tick(now, &self.node.clients);
+        self.node.tick_pause(now);
     }
 
     fn client(&mut self, number: u32) -> &mut TestClient {
@@ -149,14 +155,17 @@ impl TestNode {
     pub fn send(&mut self, number: u32, bytes: &[u8]) -> Vec<u8> {
         let node = self.node.clone();
         self.client(number).input.extend_from_slice(bytes);
+        let mut written = Vec::new();
         loop {
             let now = node.edges.now();
-            crate::node::sync_limits(&node);
+            node.sync_limits();
             node.check_memory();
             let client = self.clients.get_mut(&number).expect("made above");
             let input = std::mem::take(&mut client.input);
             let progress = client.session.process(&input, &mut self.worker, &node, now);
             client.input = input[progress.consumed..].to_vec();
+            client.session.hold_back(&mut self.worker, &node);
+            written.append(&mut self.worker.out);
             match progress.step {
                 Step::Flush | Step::Busy(_) => {}
                 Step::Blocked { .. } | Step::Paused => {
@@ -175,7 +184,7 @@ impl TestNode {
                 }
             }
         }
-        std::mem::take(&mut self.worker.out)
+        written
     }
 
     /// Lets a blocked client look at its mailbox and deadline; returns what it then gets.
@@ -187,6 +196,7 @@ impl TestNode {
         if client.session.is_blocked() {
             client.session.resume(letters, now, &mut self.worker, &node);
         }
+        client.session.hold_back(&mut self.worker, &node);
         let mut out = std::mem::take(&mut self.worker.out);
         out.extend(self.send(number, b""));
         out
@@ -195,6 +205,23 @@ impl TestNode {
     /// Sends one command; returns the raw reply.
     pub fn call(&mut self, number: u32, words: &[&[u8]]) -> Vec<u8> {
         self.send(number, &encode(words))
+    }
+
+    /// Applies an op to the slot of `key`, as a command would.
+    pub fn apply(&mut self, key: &[u8], op: Op<'_>) {
+        let now_ms = self.node.edges.now().unix_ms;
+        match self.node.rooms.admit(slots::slot_of(key), now_ms, Patience::Block) {
+            Admit::Served(mut owned) => {
+                owned.apply(op);
+            }
+            _ => panic!("the slot is not served here"),
+        }
+    }
+
+    /// Makes `key` a string that expires at this time (unix ms).
+    pub fn set_expiring(&mut self, key: &[u8], value: &[u8], at_ms: u64) {
+        let expiry = Expiry::At(at_ms);
+        self.apply(key, Op::SetString { key: Key::new(key), value, expiry });
     }
 
     /// Has the connection been closed by the server?
@@ -233,11 +260,16 @@ pub fn encode(words: &[&[u8]]) -> Vec<u8> {
 
 /// Runs a script file (path from `server/src/command/families/`) on a fresh node.
 pub fn run_script(path: &str) {
+    play_file(&mut TestNode::new(&[]), path);
+}
+
+/// The same on this node.
+pub fn play_file(node: &mut TestNode, path: &str) {
     let mut file = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     file.push("src/command/families");
     file.push(path);
     let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-    let got = play(&mut TestNode::new(&[]), &text);
+    let got = play(node, &text);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&file, got).expect("the script can be written");
         return;

@@ -14,7 +14,9 @@ pub mod error;
 pub mod families;
 pub mod keyspec;
 pub mod mailbox;
+pub mod promise;
 pub mod registry;
+pub mod slow_log;
 pub mod state;
 pub mod stats;
 
@@ -22,7 +24,7 @@ use crate::slot::{Keys, Owned};
 
 pub use args::{Args, OwnedArgs};
 pub use client::{Client, ClientShared, ReplyMode};
-pub use cx::{BlockOn, Cx, Edges, Flow, MemoryUse, NodeCx, Now, Rng, TimeoutReply};
+pub use cx::{BlockOn, Cx, Edges, Flow, MemoryUse, NodeCx, Now, Rng, TimedBlock, TimeoutReply};
 pub use error::CommandError;
 pub use keyspec::KeySpec;
 pub use registry::{CommandId, Registry, registry};

@@ -4,7 +4,6 @@
 use slots::SlotId;
 
 use crate::command::client::client_flag;
-use crate::command::state::SlowCommand;
 use crate::command::{
     Args, BlockFn, Command, CommandError, CommandId, Cx, Flow, Handler, NodeCx, NodeState, Now,
     ReplyMode, SessionVerb, flag, registry,
@@ -249,6 +248,8 @@ impl Session {
         start: usize,
     ) -> Ran {
         if command.flags & flag::LONG != 0 {
+            // It enters the room by itself, and may not find it held by this very batch.
+            hold.let_go();
             return self.run_long(id, command, slot, args, worker, node, now, start);
         }
         let owned = match hold.enter(node, slot, now, Patience::Spin) {
@@ -258,13 +259,10 @@ impl Session {
                 return self.refuse_slot(id, slot, refused, worker, node, start);
             }
         };
-        if self.client.no_touch {
-            owned.set_touch(false);
-        }
+        self.honour_no_touch(command, owned);
         let timed = node.is_timed(id).then(|| node.edges.now());
         let result = call(command, owned, &args, &mut cx(worker, self, node, now));
-        let index = owned.end_group();
-        node.note_promise(worker, owned.slot(), index);
+        owned.end_group();
         self.finish(id, &args, result, Some(owned), timed, worker, node, now, start)
     }
 
@@ -295,10 +293,10 @@ impl Session {
                     return;
                 }
             };
+            self.honour_no_touch(command, owned);
             let timed = Some(node.edges.now());
             let result = call(command, owned, &args, &mut cx(worker, self, node, now));
-            let index = owned.end_group();
-            node.note_promise(worker, owned.slot(), index);
+            owned.end_group();
             ran = self.finish(id, &args, result, Some(owned), timed, worker, node, now, start);
         });
         ran
@@ -317,7 +315,9 @@ impl Session {
     ) -> Ran {
         let Handler::Node(handler) = command.handler else { return Ran::Next };
         let timed = Some(node.edges.now());
-        let mut result = Ok(());
+        // CLIENT LIST shows the command that asks, too.
+        self.note_command(id);
+        let mut result = Ok(Flow::Done);
         let mut run = || {
             let proto = self.client.proto;
             let mut cx = NodeCx {
@@ -328,15 +328,16 @@ impl Session {
                 rng: &mut worker.rng,
                 held: None,
                 flush_later: false,
+                block: None,
             };
-            result = handler(&mut cx, &args);
+            let done = handler(&mut cx, &args);
+            result = done.map(|()| cx.block.map_or(Flow::Done, Flow::BlockTimed));
         };
         if command.flags & flag::LONG != 0 {
             node.edges.run_long(&mut run);
         } else {
             run();
         }
-        let result = result.map(|()| Flow::Done);
         self.finish(id, &args, result, None, timed, worker, node, now, start)
     }
 
@@ -348,7 +349,7 @@ impl Session {
         id: CommandId,
         args: &Args<'_>,
         result: Result<Flow, CommandError>,
-        owned: Option<&mut Owned<'_>>,
+        mut owned: Option<&mut Owned<'_>>,
         timed: Option<Now>,
         worker: &mut Worker,
         node: &NodeState,
@@ -359,21 +360,24 @@ impl Session {
             worker.out.truncate(start);
             return Ran::held_back(Step::Busy(slot));
         }
-        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+        self.note_command(id);
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
         worker.stats.processed.add(1);
-        if let Some(owned) = &owned {
+        let held = owned.as_deref().map(|o| (o.slot(), o.index()));
+        if let Some(owned) = &mut owned {
             let (hits, misses) = owned.keys().take_hits();
-            worker.stats.hits.add(hits);
-            worker.stats.misses.add(misses);
+            // Look-ups of writers are no hits or misses, as in Redis.
+            if let Handler::Read(_) = registry().entry(id).command.handler {
+                worker.stats.hits.add(hits);
+                worker.stats.misses.add(misses);
+            }
+            worker.stats.changes.add(owned.take_changes());
         }
         if let Some(begun) = timed {
             let nanos = node.edges.now().mono_ns.saturating_sub(begun.mono_ns);
             counters.nanos.add(nanos);
-            if node.slow_log.is_slow(nanos, node) && !is_unlogged(id) {
-                node.slow_log.add(SlowCommand::new(id, args, nanos, now, &self.client));
-            }
+            node.note_slow(id, args, nanos, now, &self.client);
         }
         match result {
             Ok(Flow::Done) => {
@@ -381,6 +385,10 @@ impl Session {
                     worker.stats.count_error(&worker.out[start..]);
                     worker.stats.commands[id.index()].failed.add(1);
                 }
+            }
+            Ok(Flow::BlockTimed(on)) => {
+                let step = self.block_timed(id, on, node, now);
+                return Ran::Stop { step, consumed: true };
             }
             Ok(Flow::Block(on)) => {
                 if let (Some(owned), Handler::Block(handler)) =
@@ -396,6 +404,11 @@ impl Session {
                 worker.stats.count_error(&worker.out[start..]);
                 worker.stats.commands[id.index()].failed.add(1);
             }
+        }
+        if let Some((slot, index)) = held
+            && node.promises.is_active()
+        {
+            self.promise_index(slot, index, worker, node, start);
         }
         if self.client.reply_mode == ReplyMode::On && !self.client.close_after_reply {
             return Ran::Next;
@@ -474,6 +487,20 @@ impl Session {
         self.refuse(None, unknown_command(args), worker, start, true)
     }
 
+    /// The client's last command, for CLIENT LIST.
+    #[inline]
+    pub(super) fn note_command(&self, id: CommandId) {
+        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// CLIENT NO-TOUCH: look-ups leave access clocks alone, but for TOUCH, whose point it is.
+    #[inline]
+    pub(super) fn honour_no_touch(&self, command: &Command, owned: &mut Owned<'_>) {
+        if self.client.no_touch {
+            owned.set_touch(command.name == "touch");
+        }
+    }
+
     pub(super) fn note_multi_flag(&self) {
         self.client.shared.set_flag(client_flag::MULTI, self.multi.is_some());
     }
@@ -547,10 +574,6 @@ pub(super) fn cx<'a>(
         live: node.config.live(),
         serving: false,
     }
-}
-
-fn is_unlogged(id: CommandId) -> bool {
-    registry().entry(id).command.flags & flag::SKIP_SLOWLOG != 0
 }
 
 fn unknown_command(args: &Args<'_>) -> CommandError {

@@ -16,7 +16,7 @@ pub mod waiters;
 pub use admission::{Access, Admission, Ownership, Refused};
 pub use keys::{Found, Keys, Str, Value};
 pub use op::{End, Key, Op};
-pub use owned::Owned;
+pub use owned::{Owned, access_clock};
 pub use room::{Admit, Patience, Rooms};
 pub use waiters::{Waiting, Watch};
 

@@ -35,6 +35,8 @@ pub struct Owned<'a> {
     pub(super) keys_before: usize,
     pub(super) expiring_before: usize,
     pub(super) expired: u64,
+    /// Changes by commands that nobody booked yet.
+    changes: u64,
     /// Dropped values that wait for the unlock.
     garbage: Vec<Box<Object>>,
 }
@@ -65,6 +67,7 @@ impl<'a> Owned<'a> {
             keys_before,
             expiring_before,
             expired: 0,
+            changes: 0,
             garbage: Vec::new(),
         }
     }
@@ -99,10 +102,26 @@ impl<'a> Owned<'a> {
     #[inline]
     pub fn apply(&mut self, op: Op<'_>) -> usize {
         self.open_group();
-        if !self.body.keys.met_expired.get_mut().is_empty() {
-            self.expire_met();
+        if self.body.keys.has_met_expired() {
+            // Whoever may write may expire: a new value must not inherit an old one's end.
+            self.delete_met();
         }
-        self.apply_op(op)
+        let flush = matches!(op, Op::Flush);
+        let result = self.apply_op(op);
+        self.changes += if flush { result as u64 } else { 1 };
+        result
+    }
+
+    /// Changes since the last call, for INFO's rdb_changes_since_last_save. What is not taken is
+    /// added to the node's total when the lock is let go.
+    #[inline]
+    pub fn take_changes(&mut self) -> u64 {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Keys this hold added (or removed) and the node's total does not have yet.
+    pub fn keys_unreported(&self) -> i64 {
+        self.body.keys.table.len() as i64 - self.keys_before as i64
     }
 
     /// The first op of a group takes the next index (INV-4).
@@ -118,7 +137,7 @@ impl<'a> Owned<'a> {
     /// with. Returns the group's index if it changed anything.
     #[inline]
     pub fn end_group(&mut self) -> Option<OpIndex> {
-        if !self.body.keys.met_expired.get_mut().is_empty() {
+        if self.body.keys.has_met_expired() {
             self.expire_met();
         }
         if self.body.hall.is_some() {
@@ -131,10 +150,16 @@ impl<'a> Owned<'a> {
 
     #[cold]
     fn expire_met(&mut self) {
-        let met = std::mem::take(self.body.keys.met_expired.get_mut());
         if self.rooms.totals.hold_expiry.load(Ordering::Relaxed) {
+            drop(self.body.keys.take_met_expired());
             return;
         }
+        self.delete_met();
+    }
+
+    #[cold]
+    fn delete_met(&mut self) {
+        let met = self.body.keys.take_met_expired();
         for key in met {
             self.open_group();
             self.apply_op(Op::Expire { key: Key::new(&key) });
@@ -224,7 +249,7 @@ impl Drop for Owned<'_> {
         self.end_group();
         self.report();
         self.room.publish_hint(&self.body);
-        if self.room.note.load(Ordering::Relaxed) {
+        if self.room.admission.has_note() {
             self.room.act_on_note(&mut self.body);
         }
         if !self.garbage.is_empty() {
@@ -236,7 +261,7 @@ impl Drop for Owned<'_> {
 impl Owned<'_> {
     #[inline]
     fn report(&mut self) {
-        let keys = self.body.keys.table.len() as i64 - self.keys_before as i64;
+        let keys = self.keys_unreported();
         let totals = &self.rooms.totals;
         if keys != 0 {
             totals.keys.fetch_add(keys, Ordering::Relaxed);
@@ -249,6 +274,9 @@ impl Owned<'_> {
         if bytes != self.body.bytes {
             totals.bytes.fetch_add(bytes as i64 - self.body.bytes as i64, Ordering::Relaxed);
             self.body.bytes = bytes;
+        }
+        if self.changes != 0 {
+            totals.dirty.fetch_add(self.changes, Ordering::Relaxed);
         }
         if self.expired != 0 {
             totals.expired.fetch_add(self.expired, Ordering::Relaxed);
