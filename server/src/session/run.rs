@@ -149,6 +149,7 @@ impl Session {
             && self.multi.is_none()
             && self.client.reply_mode == ReplyMode::On
             && !node.pause.is_active()
+            && !node.is_down()
             && (command.flags & flag::DENYOOM == 0 || !node.is_over_maxmemory())
     }
 
@@ -225,7 +226,9 @@ impl Session {
             return Err(CommandError::Static(slots::redirect::CROSSSLOT));
         }
         for key in &keys {
-            node.check_served(slots::slot_of(args.at(*key)))?;
+            let slot = slots::slot_of(args.at(*key));
+            node.check_up(slot, command)?;
+            node.check_served(slot)?;
             if one_slot {
                 break;
             }

@@ -5,6 +5,7 @@ use crate::command::Command;
 pub mod admin;
 pub mod bitmap;
 pub mod client;
+pub mod cluster;
 pub mod command_cmd;
 pub mod config_cmd;
 pub mod connection;
@@ -34,6 +35,7 @@ pub const FAMILIES: &[&[Command]] = &[
     connection::COMMANDS,
     session_verbs::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
     config_cmd::COMMANDS,
     command_cmd::COMMANDS,
     info::COMMANDS,
