@@ -18,7 +18,6 @@ use crate::expiry::ExpiryTask;
 use crate::io::edges::{RealChores, RealEdges};
 use crate::io::{clock, listen, signals};
 use crate::slot::Rooms;
-use crate::store::limits::Limits;
 
 /// How often memory is compared with maxmemory and pauses are looked after.
 const TICK: Duration = Duration::from_millis(20);
@@ -57,20 +56,21 @@ fn build(start: &Start, stop: Arc<Notify>) -> io::Result<Arc<NodeState>> {
     let fixed = FixedTable::found(cluster, me, &nodes).map_err(io::Error::other)?;
     let fixed = Arc::new(fixed);
     let (chores, due) = RealChores::start();
+    let freeing = chores.freeing.clone();
     let rooms = Rooms::new(Box::new(chores));
     let run_id = format!("{}{}", hex(20), hex(20));
     let node = Arc::new(NodeState::new(
         start.config.clone(),
         rooms,
         Topology { table: fixed.table(), me },
-        Box::new(RealEdges { stop }),
+        Box::new(RealEdges { stop, freeing }),
         Box::new(fixed.clone()),
         run_id,
         start.file.as_ref().map(|f| f.display().to_string()),
     ));
     let sink: Arc<dyn TableSink> = node.clone();
     fixed.tell(Arc::downgrade(&sink));
-    sync_limits(&node);
+    node.sync_limits();
     tokio::spawn(ExpiryTask::new(node.clone(), due).run());
     Ok(node)
 }
@@ -193,26 +193,13 @@ async fn tick(node: Arc<NodeState>) {
     loop {
         interval.tick().await;
         node.check_memory();
-        node.pause.tick(clock::now(), &node.clients);
+        let now = clock::now();
+        node.tick_pause(now);
+        node.stats.sample_rates(now.mono_ns);
         let newest = node.config.live().revision();
         if newest != revision {
             revision = newest;
-            sync_limits(&node);
+            node.sync_limits();
         }
     }
-}
-
-/// Hands the collection limits of the options to the rooms.
-pub fn sync_limits(node: &NodeState) {
-    let live = &node.config.live().limits;
-    node.rooms.set_limits(Limits {
-        hash_max_entries: live.hash_max_entries.load() as usize,
-        hash_max_value: live.hash_max_value.load() as usize,
-        set_max_intset: live.set_max_intset.load() as usize,
-        set_max_listpack_entries: live.set_max_listpack_entries.load() as usize,
-        set_max_listpack_value: live.set_max_listpack_value.load() as usize,
-        zset_max_entries: live.zset_max_entries.load() as usize,
-        zset_max_value: live.zset_max_value.load() as usize,
-        list_max_listpack_size: live.list_max_listpack_size.load(),
-    });
 }

@@ -61,6 +61,12 @@ impl Edges for StillEdges {
     fn random_u64(&self) -> u64 {
         7
     }
+    fn unix_micros(&self) -> u64 {
+        self.now_ms.load(Ordering::SeqCst) * 1000
+    }
+    fn freed_objects(&self) -> (u64, u64) {
+        (0, 0)
+    }
 }
 
 struct NoChores;
@@ -115,11 +121,11 @@ impl TestNode {
             Box::new(StillEdges { now_ms: now_ms.clone() }),
             Box::new(fixed.clone()),
             "0123456789abcdef0123456789abcdef01234567".into(),
-            None,
+            start.file.as_ref().map(|file| file.display().to_string()),
         ));
         let sink: Arc<dyn TableSink> = node.clone();
         fixed.tell(Arc::downgrade(&sink));
-        crate::node::sync_limits(&node);
+        node.sync_limits();
         let worker = Worker::new(node.stats.add_worker(), 1);
         TestNode { node, worker, clients: BTreeMap::new(), now_ms }
     }
@@ -128,7 +134,7 @@ impl TestNode {
     pub fn advance(&mut self, ms: u64) {
         self.now_ms.fetch_add(ms, Ordering::SeqCst);
         let now = self.node.edges.now();
-        self.node.pause.tick(now, &self.node.clients);
+        self.node.tick_pause(now);
     }
 
     fn client(&mut self, number: u32) -> &mut TestClient {
@@ -151,7 +157,7 @@ impl TestNode {
         self.client(number).input.extend_from_slice(bytes);
         loop {
             let now = node.edges.now();
-            crate::node::sync_limits(&node);
+            node.sync_limits();
             node.check_memory();
             let client = self.clients.get_mut(&number).expect("made above");
             let input = std::mem::take(&mut client.input);
@@ -233,11 +239,16 @@ pub fn encode(words: &[&[u8]]) -> Vec<u8> {
 
 /// Runs a script file (path from `server/src/command/families/`) on a fresh node.
 pub fn run_script(path: &str) {
+    play_file(&mut TestNode::new(&[]), path);
+}
+
+/// The same on this node.
+pub fn play_file(node: &mut TestNode, path: &str) {
     let mut file = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     file.push("src/command/families");
     file.push(path);
     let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-    let got = play(&mut TestNode::new(&[]), &text);
+    let got = play(node, &text);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&file, got).expect("the script can be written");
         return;

@@ -114,3 +114,134 @@ pub(crate) fn check_row(nodes: &Nodes, row: &Row) -> Result<(), Broken> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::AckMode;
+    use crate::ids::{Boot, Epoch, MoveId, NodeId, StoreId};
+    use crate::members::NodeIx;
+    use crate::node::{Addresses, Endpoint, Labels, NodeRow};
+    use crate::row::{Planned, Removal, RemovalCause};
+
+    /// Three nodes and one that is removed.
+    fn nodes() -> (Nodes, [NodeIx; 4]) {
+        let mut nodes = Nodes::default();
+        let places = [1u8, 2, 3, 4].map(|n| {
+            let endpoint = Endpoint::new("", 1);
+            let row = NodeRow {
+                id: NodeId::from_bytes([n; 20]),
+                name: format!("n{n}"),
+                store: StoreId::from_bytes([n; 16]),
+                boot: Boot(1),
+                nonce: None,
+                addresses: Addresses { client: endpoint.clone(), bus: endpoint, hostname: None },
+                labels: Labels::new(),
+                weight: 1,
+                state: if n == 4 { NodeState::Removed } else { NodeState::Active },
+            };
+            nodes.add(row).expect("room")
+        });
+        (nodes, places)
+    }
+
+    /// Whether an edit of a sound row is refused as it should be, at version 9.
+    fn check(edit: impl Fn(&mut Row, &Nodes, [NodeIx; 4]), expected: Result<(), Broken>) {
+        let (nodes, places) = nodes();
+        let [a, b, ..] = places;
+        let before = Row {
+            owner: Some(a),
+            epoch: Epoch(5),
+            ver: TableVersion(6),
+            in_sync: NodeSet::single(a),
+            followers: NodeSet::single(b),
+            last_removed: None,
+            ack: AckMode::InSync,
+            planned: None,
+        };
+        let mut next = before;
+        edit(&mut next, &nodes, places);
+        assert_eq!(check_step(&nodes, &before, &next, TableVersion(9)), expected);
+    }
+
+    fn removal(node: NodeIx) -> Option<Removal> {
+        Some(Removal { node, cause: RemovalCause::Shrunk, at: TableVersion(6) })
+    }
+
+    fn planned(to: NodeIx) -> Option<Planned> {
+        Some(Planned { id: MoveId::from_bytes([0; 8]), to })
+    }
+
+    #[test]
+    fn sound_steps_pass() {
+        check(|_, _, _| (), Ok(()));
+        check(|row, _, [.., c, _]| row.planned = planned(c), Ok(()));
+        check(|row, _, [_, b, ..]| row.last_removed = removal(b), Ok(()));
+        check(|row, _, _| row.ver = TableVersion(9), Ok(()));
+        check(|row, _, _| (row.epoch, row.ver) = (Epoch(9), TableVersion(9)), Ok(()));
+    }
+
+    #[test]
+    fn rows_name_no_removed_node() {
+        check(|row, _, [.., d]| row.followers = NodeSet::single(d), Err(Broken::NodeGone));
+        check(|row, _, [.., d]| row.last_removed = removal(d), Err(Broken::NodeGone));
+        check(|row, _, [.., d]| row.planned = planned(d), Err(Broken::NodeGone));
+        check(|row, _, [.., d]| row.owner = Some(d), Err(Broken::NodeGone));
+        check(
+            |row, nodes, [a, _, _, d]| {
+                row.in_sync = NodeSet::single(a).with(d, nodes).expect("room");
+            },
+            Err(Broken::NodeGone),
+        );
+    }
+
+    #[test]
+    fn the_owner_is_in_sync_and_nothing_else() {
+        check(|row, _, [_, b, ..]| row.in_sync = NodeSet::single(b), Err(Broken::OwnerNotInSync));
+        check(|row, _, _| row.in_sync = NodeSet::EMPTY, Err(Broken::OwnerNotInSync));
+        check(|row, _, [a, ..]| row.planned = planned(a), Err(Broken::MoveToOwner));
+        check(|row, _, [a, ..]| row.followers = NodeSet::single(a), Err(Broken::OwnerFollows));
+        check(|row, _, [a, ..]| row.last_removed = removal(a), Err(Broken::MemberRemoved));
+        check(|row, _, _| row.owner = None, Err(Broken::UnownedHasMembers));
+    }
+
+    #[test]
+    fn epoch_and_ver_never_fall() {
+        check(|row, _, _| row.epoch = Epoch(4), Err(Broken::EpochFell));
+        check(|row, _, _| row.ver = TableVersion(5), Err(Broken::VerFell));
+        check(|row, _, _| row.epoch = Epoch(9), Err(Broken::VerFell));
+    }
+
+    #[test]
+    fn owner_and_members_change_only_with_the_version() {
+        let shared = |row: &mut Row, nodes: &Nodes, [a, b, ..]: [NodeIx; 4]| {
+            row.in_sync = NodeSet::single(a).with(b, nodes).expect("room");
+        };
+        check(shared, Err(Broken::VersionMismatch));
+        check(
+            |row, nodes, places| {
+                shared(row, nodes, places);
+                row.followers = NodeSet::EMPTY;
+                (row.owner, row.ver) = (Some(places[1]), TableVersion(9));
+            },
+            Err(Broken::VersionMismatch),
+        );
+        check(
+            |row, _, _| (row.epoch, row.ver) = (Epoch(10), TableVersion(10)),
+            Err(Broken::VersionMismatch),
+        );
+    }
+
+    #[test]
+    fn sets_are_canonical() {
+        let (nodes, [a, b, c, _]) = nodes();
+        let sorted = NodeSet::single(c).with(a, &nodes).and_then(|set| set.with(b, &nodes));
+        assert_eq!(sorted.map(|set| set.iter().collect()), Some(vec![a, b, c]));
+        for list in [vec![b, a], vec![a, a]] {
+            let set = NodeSet::try_from(list).expect("fits");
+            assert!(!set.is_canonical(&nodes));
+            check(|row, _, _| row.in_sync = set, Err(Broken::BadSet));
+        }
+        assert!(NodeSet::try_from(vec![a; 8]).is_err());
+    }
+}

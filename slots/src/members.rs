@@ -112,9 +112,32 @@ impl Nodes {
     }
 }
 
-/// Up to `MAX_IN_SYNC` nodes, sorted by node id, packed to the front.
+/// Up to `MAX_IN_SYNC` nodes, sorted by node id, packed to the front. Stored as a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<NodeIx>", into = "Vec<NodeIx>")]
 pub(crate) struct NodeSet([Option<NodeIx>; MAX_IN_SYNC]);
+
+impl From<NodeSet> for Vec<NodeIx> {
+    fn from(set: NodeSet) -> Vec<NodeIx> {
+        set.iter().collect()
+    }
+}
+
+/// Takes any list that fits; whether it is canonical is checked with the row.
+impl TryFrom<Vec<NodeIx>> for NodeSet {
+    type Error = &'static str;
+
+    fn try_from(list: Vec<NodeIx>) -> Result<NodeSet, &'static str> {
+        let mut set = NodeSet::EMPTY;
+        if list.len() > MAX_IN_SYNC {
+            return Err("a set of nodes is too large");
+        }
+        for (place, node) in set.0.iter_mut().zip(list) {
+            *place = Some(node);
+        }
+        Ok(set)
+    }
+}
 
 impl NodeSet {
     pub(crate) const EMPTY: NodeSet = NodeSet([None; MAX_IN_SYNC]);

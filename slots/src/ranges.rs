@@ -56,6 +56,11 @@ impl SlotRange {
         (self.first.number()..=self.last.number()).filter_map(SlotId::new)
     }
 
+    /// The range, longer to hold `slot` too.
+    pub(crate) fn up_to(self, slot: SlotId) -> SlotRange {
+        self.merged(SlotRange::single(slot))
+    }
+
     /// Whether the two share a slot or stand side by side, so that they merge into one.
     fn joins(self, other: SlotRange) -> bool {
         self.first.index() <= other.last.index() + 1 && other.first.index() <= self.last.index() + 1
@@ -354,7 +359,8 @@ mod tests {
         assert_eq!(ranges.to_string(), canonical);
         assert_eq!(canonical.parse(), Ok(ranges.clone()));
         assert_eq!(ranges.spaced().to_string(), canonical.replace(',', " "));
-        assert_eq!(ranges.spaced().to_string().parse(), Ok(ranges));
+        let spaced = ranges.spaced().to_string();
+        assert_eq!(spaced.parse(), Ok(ranges));
     }
 
     fn refused(text: &str) -> String {

@@ -47,13 +47,14 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Whether the row names the node anywhere.
+    /// Whether the row names the node anywhere. A row without owner names nobody.
     pub(crate) fn names(&self, node: NodeIx) -> bool {
-        self.owner == Some(node)
-            || self.in_sync.contains(node)
-            || self.followers.contains(node)
-            || self.last_removed.is_some_and(|removal| removal.node == node)
-            || self.planned.is_some_and(|planned| planned.to == node)
+        // The owner is in the in-sync set.
+        self.owner.is_some()
+            && (self.in_sync.contains(node)
+                || self.followers.contains(node)
+                || self.last_removed.is_some_and(|removal| removal.node == node)
+                || self.planned.is_some_and(|planned| planned.to == node))
     }
 }
 

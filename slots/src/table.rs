@@ -9,7 +9,7 @@
 use crate::change::ClusterSettings;
 use crate::ids::{ClusterId, NodeId, TableVersion};
 use crate::invariant::{Broken, check_row};
-use crate::members::{NodeIx, Nodes};
+use crate::members::Nodes;
 use crate::node::{NodeRow, NodeState};
 use crate::ranges::{SlotRange, SlotRanges};
 use crate::row::{Row, SlotRow};
@@ -196,6 +196,11 @@ impl Rows {
         SlotId::all().map(|slot| (slot, self.row(slot)))
     }
 
+    /// The lowest slot whose row is like this.
+    pub(crate) fn first(&self, like: impl Fn(&Row) -> bool) -> Option<SlotId> {
+        self.iter().find(|(_, row)| like(row)).map(|(slot, _)| slot)
+    }
+
     fn select(&self, keep: impl Fn(&Row) -> bool) -> SlotRanges {
         self.iter().filter(|(_, row)| keep(row)).map(|(slot, _)| slot).collect()
     }
@@ -209,11 +214,8 @@ impl Rows {
     fn runs(&self, equal: impl Fn(&Row, &Row) -> bool) -> Vec<(SlotRange, Row)> {
         let mut runs: Vec<(SlotRange, Row)> = Vec::new();
         for (slot, row) in self.iter() {
-            let grown = runs.last().filter(|(_, first)| equal(first, row));
-            match grown.and_then(|(run, _)| SlotRange::new(run.first(), slot)) {
-                Some(longer) => {
-                    runs.pop().map(|(_, first)| runs.push((longer, first)));
-                }
+            match runs.last_mut().filter(|(_, first)| equal(first, row)) {
+                Some((run, _)) => *run = run.up_to(slot),
                 None => runs.push((SlotRange::single(slot), *row)),
             }
         }
@@ -314,13 +316,3 @@ impl TryFrom<TableImage> for SlotTable {
 
 /// What a change may have lost, gathered slot by slot.
 pub(crate) type LossSlots = BTreeMap<LossCause, SlotRanges>;
-
-/// Where a node stands in rows, found once for all of them.
-pub(crate) fn first_slot(rows: &Rows, names: impl Fn(&Row) -> bool) -> Option<SlotId> {
-    rows.iter().find(|(_, row)| names(row)).map(|(slot, _)| slot)
-}
-
-/// Whether no row names the node.
-pub(crate) fn is_free(rows: &Rows, node: NodeIx) -> bool {
-    first_slot(rows, |row| row.names(node)).is_none()
-}

@@ -91,6 +91,16 @@ class Resp:
             return [self.read() for _ in range(int(rest))]
         return None
 
+    def knows(self, *words):
+        """Whether the server has this command at all; any other error is an error."""
+        try:
+            self.call(*words)
+        except BenchError as error:
+            if str(error).startswith("ERR unknown command"):
+                return False
+            raise
+        return True
+
     def close(self):
         self.file.close()
         self.socket.close()
@@ -134,7 +144,8 @@ class Server:
                 if not given:
                     client.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
                     given = True
-                client.call("SET", "bench:ready", "1")
+                # A key that the fill overwrites.
+                client.call("SET", "key:000000000000", "1")
                 self.read_info(client)
                 client.close()
                 return
@@ -147,7 +158,8 @@ class Server:
         if self.kind == "floor":
             self.malloc, self.version = "-", "-"
             return
-        client.call("DEL", "bench:ready")
+        if not client.knows("INFO"):
+            return
         lines = client.call("INFO").splitlines()
         info = dict(line.split(":", 1) for line in lines if ":" in line)
         self.malloc = info.get("mem_allocator", "?")

@@ -138,12 +138,23 @@ impl ClientShared {
         change(self.names.lock().get_or_insert_default());
     }
 
+    /// Bytes it makes the node hold.
+    pub fn bytes(&self) -> u64 {
+        let buffers = [&self.input_bytes, &self.output_bytes, &self.queue_bytes];
+        let held: u64 = buffers.iter().map(|n| n.load(Ordering::Relaxed)).sum();
+        IDLE_CLIENT_BYTES + held
+    }
+
     /// Ends the connection.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::SeqCst);
         self.mailbox.post(crate::command::mailbox::letter::KILL);
     }
 }
+
+/// What an idle connection may cost, bytes: the mark it is measured against. Buffers come on
+/// top.
+pub const IDLE_CLIENT_BYTES: u64 = 2048;
 
 /// What the session owns of its client.
 pub struct Client {

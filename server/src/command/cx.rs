@@ -80,6 +80,19 @@ pub enum TimeoutReply {
     NullArray,
     /// `$-1` (RESP3 `_`).
     Null,
+    /// A number: how many copies WAIT saw.
+    Int(i64),
+}
+
+impl TimeoutReply {
+    /// Writes the answer.
+    pub fn write(self, reply: &mut Reply<'_>) {
+        match self {
+            TimeoutReply::NullArray => reply.null_array(),
+            TimeoutReply::Null => reply.null(),
+            TimeoutReply::Int(n) => reply.int(n),
+        }
+    }
 }
 
 /// A blocking command found nothing.
@@ -100,6 +113,17 @@ pub enum Flow {
     Done,
     /// Nothing is written; the client waits.
     Block(BlockOn),
+    /// The same without a key: only time or CLIENT UNBLOCK ends it.
+    BlockTimed(TimedBlock),
+}
+
+/// A command waits for time alone (WAIT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedBlock {
+    /// `None` = for ever.
+    pub timeout: Option<Duration>,
+    /// The answer after that. Inside MULTI it is the answer at once.
+    pub on_timeout: TimeoutReply,
 }
 
 /// Memory as the allocator sees it, bytes.
@@ -137,6 +161,10 @@ pub trait Edges: Send + Sync {
     fn shut_down(&self);
     /// Random bits for ids.
     fn random_u64(&self) -> u64;
+    /// The wall clock in us, for TIME.
+    fn unix_micros(&self) -> u64;
+    /// Values handed to the freeing thread: still waiting, and freed since the start.
+    fn freed_objects(&self) -> (u64, u64);
 }
 
 /// What a whole-node handler gets.
@@ -155,6 +183,8 @@ pub struct NodeCx<'a> {
     pub held: Option<&'a mut dyn HeldRoom>,
     /// Set by FLUSHALL inside EXEC: all other slots are emptied once the lock is let go.
     pub flush_later: bool,
+    /// Set by a handler that wrote nothing and wants to wait.
+    pub block: Option<TimedBlock>,
 }
 
 /// The room a transaction holds, whatever its lifetime.

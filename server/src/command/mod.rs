@@ -15,6 +15,7 @@ pub mod families;
 pub mod keyspec;
 pub mod mailbox;
 pub mod registry;
+pub mod slow_log;
 pub mod state;
 pub mod stats;
 
@@ -22,7 +23,7 @@ use crate::slot::{Keys, Owned};
 
 pub use args::{Args, OwnedArgs};
 pub use client::{Client, ClientShared, ReplyMode};
-pub use cx::{BlockOn, Cx, Edges, Flow, MemoryUse, NodeCx, Now, Rng, TimeoutReply};
+pub use cx::{BlockOn, Cx, Edges, Flow, MemoryUse, NodeCx, Now, Rng, TimedBlock, TimeoutReply};
 pub use error::CommandError;
 pub use keyspec::KeySpec;
 pub use registry::{CommandId, Registry, registry};

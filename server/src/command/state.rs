@@ -1,27 +1,25 @@
 //! The node as commands see it: rooms, table, options, clients, counters. Wired by `node`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use slots::{NodeId, SlotId, SlotTable};
 
-use crate::command::client::{Client, ClientShared, client_flag};
+use crate::command::client::{ClientShared, client_flag};
 use crate::command::cx::{Edges, Now};
 use crate::command::mailbox::letter;
+use crate::command::slow_log::SlowLog;
 use crate::command::stats::Stats;
-use crate::command::{Args, Command, CommandError, CommandId, registry};
+use crate::command::{Args, Client, Command, CommandError, CommandId, flag, registry};
 use crate::config::Config;
 use crate::config::live::EndpointType;
 use crate::control::TableLog;
 use crate::session::Worker;
 use crate::slot::{Admit, Op, Ownership, Patience, Refused, Rooms};
+use crate::store::limits::Limits;
 use slots::OpIndex;
-
-/// Longest argument and most arguments kept by the slow log, as Redis.
-const SLOW_ARG_BYTES: usize = 128;
-const SLOW_ARGS: usize = 32;
 
 /// The table this node goes by, and who it is in it.
 #[derive(Clone)]
@@ -63,6 +61,16 @@ pub struct NodeState {
     pub active_expire: AtomicBool,
     /// Path of the configuration file, if one was given.
     pub config_file: Option<String>,
+    /// Bytes in use before the first client came.
+    pub startup_memory: u64,
+    /// What counters stood at when CONFIG RESETSTAT came, where they cannot be set back.
+    before_reset: BeforeReset,
+}
+
+/// Counts that go on over CONFIG RESETSTAT, or that it must not take away.
+#[derive(Default)]
+struct BeforeReset {
+    freed_objects: AtomicU64,
 }
 
 impl NodeState {
@@ -77,7 +85,7 @@ impl NodeState {
         run_id: String,
         config_file: Option<String>,
     ) -> NodeState {
-        let started = edges.now();
+        let (started, startup_memory) = (edges.now(), edges.memory().allocated);
         let node = NodeState {
             config,
             rooms,
@@ -94,6 +102,8 @@ impl NodeState {
             peak_memory: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
             config_file,
+            startup_memory,
+            before_reset: BeforeReset::default(),
         };
         node.install(topology.table);
         node
@@ -184,6 +194,76 @@ impl NodeState {
         let used = self.edges.memory().allocated;
         self.peak_memory.fetch_max(used, Ordering::Relaxed);
         self.over_maxmemory.store(max != 0 && used > max, Ordering::Relaxed);
+    }
+
+    /// Hands the collection limits of the options to the rooms. CONFIG SET calls it.
+    pub fn sync_limits(&self) {
+        let live = &self.config.live().limits;
+        self.rooms.set_limits(Limits {
+            hash_max_entries: live.hash_max_entries.load() as usize,
+            hash_max_value: live.hash_max_value.load() as usize,
+            set_max_intset: live.set_max_intset.load() as usize,
+            set_max_listpack_entries: live.set_max_listpack_entries.load() as usize,
+            set_max_listpack_value: live.set_max_listpack_value.load() as usize,
+            zset_max_entries: live.zset_max_entries.load() as usize,
+            zset_max_value: live.zset_max_value.load() as usize,
+            list_max_listpack_size: live.list_max_listpack_size.load(),
+        });
+    }
+
+    /// CLIENT PAUSE. While it lasts expired keys are hidden and not deleted: a delete is a write.
+    pub fn begin_pause(&self, all: bool, until_ns: u64) {
+        self.rooms.totals.hold_expiry.store(true, Ordering::SeqCst);
+        self.pause.begin(all, until_ns);
+    }
+
+    /// CLIENT UNPAUSE: ends the pause and wakes those it held.
+    pub fn end_pause(&self) {
+        self.pause.end();
+        self.rooms.totals.hold_expiry.store(false, Ordering::SeqCst);
+        for client in self.clients.all() {
+            if client.has_flag(client_flag::PAUSED) {
+                client.mailbox.post(letter::UNPAUSED);
+            }
+        }
+    }
+
+    /// Ends a pause whose time is up. The node's ticker calls it.
+    pub fn tick_pause(&self, now: Now) {
+        if self.pause.is_active() && now.mono_ns >= self.pause.until_ns() {
+            self.end_pause();
+        }
+    }
+
+    /// Notes a command that took `nanos` in the slow log, if that is slow.
+    #[inline]
+    pub fn note_slow(&self, id: CommandId, args: &Args<'_>, nanos: u64, now: Now, who: &Client) {
+        let live = self.config.live();
+        let threshold = live.slowlog_log_slower_than_us.load();
+        let logged = registry().entry(id).command.flags & flag::SKIP_SLOWLOG == 0;
+        if threshold >= 0 && nanos / 1000 >= threshold as u64 && logged {
+            self.slow_log.add(id, args, nanos, now, who, live.slowlog_max_len.load() as usize);
+        }
+    }
+
+    /// CONFIG RESETSTAT.
+    pub fn reset_stats(&self) {
+        let (_, freed) = self.edges.freed_objects();
+        self.before_reset.freed_objects.store(freed, Ordering::Relaxed);
+        self.stats.reset();
+        self.rooms.totals.expired.store(0, Ordering::Relaxed);
+    }
+
+    /// Values freed in the background since the last reset, and those still to be freed.
+    pub fn freed_objects(&self) -> (u64, u64) {
+        let (pending, freed) = self.edges.freed_objects();
+        let before = self.before_reset.freed_objects.load(Ordering::Relaxed);
+        (pending, freed.saturating_sub(before))
+    }
+
+    /// Bytes of keys and values of this node.
+    pub fn key_bytes(&self) -> u64 {
+        self.rooms.totals.bytes.load(Ordering::Relaxed).max(0) as u64
     }
 
     /// Is each call of this command timed on its own? Constant-time commands are not, unless
@@ -283,6 +363,8 @@ const PAUSE_ALL: u8 = 2;
 pub struct Pause {
     mode: AtomicU8,
     until_ns: AtomicU64,
+    /// Beginning and ending exclude each other; asking takes no lock.
+    changing: Mutex<()>,
 }
 
 impl Pause {
@@ -296,8 +378,8 @@ impl Pause {
     pub fn holds(&self, command: &Command) -> bool {
         match self.mode.load(Ordering::SeqCst) {
             PAUSE_NONE => false,
-            PAUSE_WRITES => command.writes(),
-            _ => command.flags & crate::command::flag::NO_PAUSE == 0,
+            PAUSE_WRITES => command.writes() || command.flags & flag::MAY_REPLICATE != 0,
+            _ => command.flags & flag::NO_PAUSE == 0,
         }
     }
 
@@ -313,127 +395,16 @@ impl Pause {
 
     /// Begins or changes a pause. A pause of all is not weakened by one of writes, and an
     /// earlier end does not shorten a later one (Redis).
-    pub fn begin(&self, all: bool, until_ns: u64) {
+    fn begin(&self, all: bool, until_ns: u64) {
+        let _one_at_a_time = self.changing.lock();
         let mode = if all { PAUSE_ALL } else { PAUSE_WRITES };
-        self.mode.fetch_max(mode, Ordering::SeqCst);
         self.until_ns.fetch_max(until_ns, Ordering::SeqCst);
+        self.mode.fetch_max(mode, Ordering::SeqCst);
     }
 
-    /// Ends the pause and wakes those it held.
-    pub fn end(&self, clients: &Clients) {
+    fn end(&self) {
+        let _one_at_a_time = self.changing.lock();
         self.mode.store(PAUSE_NONE, Ordering::SeqCst);
         self.until_ns.store(0, Ordering::SeqCst);
-        for client in clients.all() {
-            if client.has_flag(client_flag::PAUSED) {
-                client.mailbox.post(letter::UNPAUSED);
-            }
-        }
-    }
-
-    /// Ends it if its time is up. The node's ticker calls it.
-    pub fn tick(&self, now: Now, clients: &Clients) {
-        if self.is_active() && now.mono_ns >= self.until_ns() {
-            self.end(clients);
-        }
-    }
-}
-
-/// An entry of the slow log.
-#[derive(Clone, Debug)]
-pub struct SlowCommand {
-    /// Rising by one, never reused.
-    pub id: u64,
-    /// Unix seconds.
-    pub at_s: u64,
-    /// Duration, us.
-    pub micros: u64,
-    /// Words, shortened.
-    pub args: Vec<Vec<u8>>,
-    /// The client's address and name.
-    pub client: (String, Vec<u8>),
-}
-
-impl SlowCommand {
-    /// An entry for a command that took `nanos`.
-    pub fn new(
-        id: CommandId,
-        args: &Args<'_>,
-        nanos: u64,
-        now: Now,
-        client: &Client,
-    ) -> SlowCommand {
-        let _ = id;
-        let shown = if args.len() > SLOW_ARGS { SLOW_ARGS - 1 } else { args.len() };
-        let mut words: Vec<Vec<u8>> = args.from(0).take(shown).map(shorten).collect();
-        if shown < args.len() {
-            let more = args.len() - shown;
-            words.push(format!("... ({more} more arguments)").into_bytes());
-        }
-        SlowCommand {
-            id: 0,
-            at_s: now.unix_ms / 1000,
-            micros: nanos / 1000,
-            args: words,
-            client: (client.shared.addr.clone(), client.shared.names().name),
-        }
-    }
-}
-
-fn shorten(word: &[u8]) -> Vec<u8> {
-    if word.len() <= SLOW_ARG_BYTES {
-        return word.to_vec();
-    }
-    let mut short = word[..SLOW_ARG_BYTES].to_vec();
-    short.extend_from_slice(format!("... ({} more bytes)", word.len() - SLOW_ARG_BYTES).as_bytes());
-    short
-}
-
-/// The slow log, newest first.
-#[derive(Default)]
-pub struct SlowLog {
-    entries: Mutex<VecDeque<SlowCommand>>,
-    next_id: AtomicU64,
-    max_len: AtomicU64,
-}
-
-impl SlowLog {
-    /// Does a command of this duration belong in?
-    #[inline]
-    pub fn is_slow(&self, nanos: u64, node: &NodeState) -> bool {
-        let threshold = node.config.live().slowlog_log_slower_than_us.load();
-        if threshold < 0 || nanos / 1000 < threshold as u64 {
-            return false;
-        }
-        self.max_len.store(node.config.live().slowlog_max_len.load(), Ordering::Relaxed);
-        true
-    }
-
-    /// Adds an entry and drops the oldest beyond the limit.
-    pub fn add(&self, mut entry: SlowCommand) {
-        let max = self.max_len.load(Ordering::Relaxed) as usize;
-        entry.id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mut entries = self.entries.lock();
-        entries.push_front(entry);
-        entries.truncate(max);
-    }
-
-    /// The newest `count` entries.
-    pub fn newest(&self, count: usize) -> Vec<SlowCommand> {
-        self.entries.lock().iter().take(count).cloned().collect()
-    }
-
-    /// Entries kept.
-    pub fn len(&self) -> usize {
-        self.entries.lock().len()
-    }
-
-    /// Nothing was slow.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// SLOWLOG RESET.
-    pub fn clear(&self) {
-        self.entries.lock().clear();
     }
 }

@@ -131,9 +131,64 @@ pub struct Stats {
     pub moved: AtomicU64,
     /// Connections cut because they did not read.
     pub slow_readers_cut: AtomicU64,
+    rates: Mutex<RateSamples>,
 }
 
+/// What the last second or so brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rates {
+    /// Commands a second.
+    pub commands_per_s: u64,
+    /// Bytes read a second.
+    pub input_bytes_per_s: u64,
+    /// Bytes written a second.
+    pub output_bytes_per_s: u64,
+}
+
+/// Samples the rates are averaged over, `RATE_SAMPLE_NS` apart: 1.6 s, as Redis.
+const RATE_SAMPLES: usize = 16;
+const RATE_SAMPLE_NS: u64 = 100_000_000;
+
+/// Time and sums of the last samples, oldest first.
+#[derive(Debug, Default)]
+struct RateSamples(std::collections::VecDeque<(u64, [u64; 3])>);
+
 impl Stats {
+    /// Takes a sample for the rates if one is due. The node's ticker calls it.
+    pub fn sample_rates(&self, now_ns: u64) {
+        let mut rates = self.rates.lock();
+        if rates.0.back().is_some_and(|(at, _)| now_ns < at + RATE_SAMPLE_NS) {
+            return;
+        }
+        let sums = [
+            self.sum(|w| &w.processed),
+            self.sum(|w| &w.input_bytes),
+            self.sum(|w| &w.output_bytes),
+        ];
+        if rates.0.len() > RATE_SAMPLES {
+            rates.0.pop_front();
+        }
+        rates.0.push_back((now_ns, sums));
+    }
+
+    /// Commands and bytes a second over the last samples.
+    pub fn rates(&self) -> Rates {
+        let rates = self.rates.lock();
+        let (Some((from, old)), Some((to, new))) = (rates.0.front(), rates.0.back()) else {
+            return Rates::default();
+        };
+        let span = u128::from(to.saturating_sub(*from)).max(1);
+        let per_s = |i: usize| {
+            let count = u128::from(new[i].saturating_sub(old[i]));
+            (count * 1_000_000_000 / span) as u64
+        };
+        Rates {
+            commands_per_s: per_s(0),
+            input_bytes_per_s: per_s(1),
+            output_bytes_per_s: per_s(2),
+        }
+    }
+
     /// A new worker's counters.
     pub fn add_worker(&self) -> Arc<WorkerStats> {
         let worker = Arc::new(WorkerStats::new());
@@ -187,5 +242,6 @@ impl Stats {
         self.rejected_connections.store(0, Ordering::Relaxed);
         self.moved.store(0, Ordering::Relaxed);
         self.slow_readers_cut.store(0, Ordering::Relaxed);
+        self.rates.lock().0.clear();
     }
 }

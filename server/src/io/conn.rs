@@ -322,7 +322,7 @@ impl Conn {
                 Ok(Some(letters)) if letters & letter::UNPAUSED != 0 => break Ok(()),
                 Ok(Some(_)) => {}
                 Ok(None) => {
-                    node.pause.tick(clock::now(), &node.clients);
+                    node.tick_pause(clock::now());
                     break Ok(());
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -19,6 +20,15 @@ use crate::store::table::Table;
 pub struct RealEdges {
     /// Rung by SHUTDOWN.
     pub stop: Arc<Notify>,
+    /// The freeing thread's counts.
+    pub freeing: Arc<Freeing>,
+}
+
+/// Values on their way to the freeing thread.
+#[derive(Debug, Default)]
+pub struct Freeing {
+    handed: AtomicU64,
+    freed: AtomicU64,
 }
 
 impl Edges for RealEdges {
@@ -74,6 +84,15 @@ impl Edges for RealEdges {
     fn random_u64(&self) -> u64 {
         clock::random_u64()
     }
+
+    fn unix_micros(&self) -> u64 {
+        clock::unix_micros()
+    }
+
+    fn freed_objects(&self) -> (u64, u64) {
+        let freed = self.freeing.freed.load(Ordering::SeqCst);
+        (self.freeing.handed.load(Ordering::SeqCst).saturating_sub(freed), freed)
+    }
 }
 
 /// Resident set of this process, bytes.
@@ -85,10 +104,20 @@ fn resident_set() -> u64 {
 }
 
 /// What rooms leave for others to do.
-#[allow(dead_code, reason = "a chore is dropped, not read")]
+#[allow(dead_code, reason = "a value is dropped, not read")]
 enum Chore {
     Free(Box<Object>),
     FreeTable(Table<Object>),
+}
+
+impl Chore {
+    /// Keys' values in it.
+    fn objects(&self) -> u64 {
+        match self {
+            Chore::Free(_) => 1,
+            Chore::FreeTable(table) => table.len() as u64,
+        }
+    }
 }
 
 /// Slots whose earliest expiry moved forward, with the time: read by the expiry task.
@@ -98,6 +127,8 @@ pub type Due = Arc<Mutex<Vec<(SlotId, u64)>>>;
 pub struct RealChores {
     free: Sender<Chore>,
     due: Due,
+    /// What was handed over and freed.
+    pub freeing: Arc<Freeing>,
 }
 
 impl RealChores {
@@ -105,13 +136,27 @@ impl RealChores {
     #[allow(clippy::disallowed_methods, reason = "threads start in io/")]
     pub fn start() -> (RealChores, Due) {
         let (free, chores): (Sender<Chore>, Receiver<Chore>) = channel();
+        let freeing = Arc::<Freeing>::default();
+        let done = freeing.clone();
         // The thread ends when the rooms, and with them the sender, are gone.
         std::thread::Builder::new()
             .name("slotd-free".into())
-            .spawn(move || chores.into_iter().for_each(drop))
+            .spawn(move || {
+                for chore in chores {
+                    let objects = chore.objects();
+                    drop(chore);
+                    done.freed.fetch_add(objects, Ordering::SeqCst);
+                }
+            })
             .expect("a thread can be started at boot");
         let due = Due::default();
-        (RealChores { free, due: due.clone() }, due)
+        (RealChores { free, due: due.clone(), freeing }, due)
+    }
+
+    fn hand_over(&self, chore: Chore) {
+        self.freeing.handed.fetch_add(chore.objects(), Ordering::SeqCst);
+        // A closed channel means the process ends: freeing here is right then, too.
+        let _ = self.free.send(chore);
     }
 }
 
@@ -121,11 +166,10 @@ impl Chores for RealChores {
     }
 
     fn free(&self, object: Box<Object>) {
-        // A closed channel means the process ends: freeing here is right then, too.
-        let _ = self.free.send(Chore::Free(object));
+        self.hand_over(Chore::Free(object));
     }
 
     fn free_table(&self, table: Table<Object>) {
-        let _ = self.free.send(Chore::FreeTable(table));
+        self.hand_over(Chore::FreeTable(table));
     }
 }

@@ -1,4 +1,4 @@
-//! A client that waits for a key.
+//! A client that waits: for a key, or (WAIT) for time alone.
 //!
 //! The waiter lies in the room's hall. Whoever makes the key ready runs the waiter's command
 //! under the same lock hold and leaves the reply here; a time-out, CLIENT UNBLOCK or the
@@ -21,7 +21,7 @@ use crate::command::client::client_flag;
 use crate::command::mailbox::letter;
 use crate::command::{
     Args, BlockFn, BlockOn, ClientShared, CommandId, Cx, Flow, NodeState, Now, OwnedArgs, Rng,
-    TimeoutReply,
+    TimedBlock, TimeoutReply,
 };
 use crate::config::Config;
 use crate::resp::{Proto, Reply};
@@ -35,30 +35,50 @@ const GONE: u8 = 2;
 
 /// The session's side of a block.
 pub(super) struct Blocked {
-    waiter: Arc<Waiter>,
+    /// `None` = it waits for no key.
+    waiter: Option<Arc<Waiter>>,
+    command: CommandId,
     pub deadline_ns: Option<u64>,
     on_timeout: TimeoutReply,
 }
 
+/// How a block ended.
+enum Ending {
+    /// A reply was left.
+    Served(Left),
+    /// Time-out or CLIENT UNBLOCK.
+    GivenUp,
+}
+
+impl Blocked {
+    /// How it ended, if it has. `give_up`: it ends now unless somebody is serving it.
+    fn ending(&self, give_up: bool) -> Option<Ending> {
+        let Some(waiter) = &self.waiter else { return give_up.then_some(Ending::GivenUp) };
+        if give_up && waiter.claim(GONE) {
+            return Some(Ending::GivenUp);
+        }
+        // Claimed and not left yet: whoever serves it is at it, and posts a letter.
+        waiter.left.lock().take().map(Ending::Served)
+    }
+}
+
 /// The room's side.
 struct Waiter {
-    command: CommandId,
     handler: BlockFn,
     args: OwnedArgs,
     keys: Vec<Box<[u8]>>,
     slot: SlotId,
     proto: Proto,
     state: AtomicU8,
-    left: Mutex<Left>,
+    left: Mutex<Option<Left>>,
     client: Arc<ClientShared>,
     config: Arc<Config>,
 }
 
 /// What the waiter finds when it wakes.
-#[derive(Default)]
-struct Left {
-    reply: Vec<u8>,
-    refused: Option<Refused>,
+enum Left {
+    Reply(Vec<u8>),
+    Refused(Refused),
 }
 
 impl Waiter {
@@ -99,7 +119,7 @@ impl Waiting for Waiter {
         };
         match result {
             Ok(Flow::Done) => {}
-            Ok(Flow::Block(_)) => {
+            Ok(Flow::Block(_) | Flow::BlockTimed(_)) => {
                 self.state.store(WAITING, Ordering::SeqCst);
                 return Served::StillWaiting;
             }
@@ -108,14 +128,14 @@ impl Waiting for Waiter {
                 error.write(&mut Reply::new(&mut reply, self.proto));
             }
         }
-        self.left.lock().reply = reply;
+        *self.left.lock() = Some(Left::Reply(reply));
         self.client.mailbox.post(letter::SERVED);
         Served::Done
     }
 
     fn refuse(&self, refused: Refused) {
         if self.claim(SERVED) {
-            self.left.lock().refused = Some(refused);
+            *self.left.lock() = Some(Left::Refused(refused));
             self.client.mailbox.post(letter::SERVED);
         }
     }
@@ -142,7 +162,6 @@ impl Session {
         now: Now,
     ) -> Step {
         let waiter = Arc::new(Waiter {
-            command,
             handler,
             args: args.to_owned(),
             keys: on.keys.iter().map(|i| args.at(*i).into()).collect(),
@@ -156,8 +175,33 @@ impl Session {
         let stale = letter::SERVED | letter::UNBLOCK_TIMEOUT | letter::UNBLOCK_ERROR;
         self.client.shared.mailbox.retract(stale);
         owned.block(waiter.clone());
+        let on = TimedBlock { timeout: on.timeout, on_timeout: on.on_timeout };
+        self.begin_block(Some(waiter), command, on, node, now)
+    }
+
+    /// Makes the client wait for time alone.
+    pub(super) fn block_timed(
+        &mut self,
+        command: CommandId,
+        on: TimedBlock,
+        node: &NodeState,
+        now: Now,
+    ) -> Step {
+        self.client.shared.mailbox.retract(letter::UNBLOCK_TIMEOUT | letter::UNBLOCK_ERROR);
+        self.begin_block(None, command, on, node, now)
+    }
+
+    fn begin_block(
+        &mut self,
+        waiter: Option<Arc<Waiter>>,
+        command: CommandId,
+        on: TimedBlock,
+        node: &NodeState,
+        now: Now,
+    ) -> Step {
         let deadline_ns = on.timeout.map(|t| now.mono_ns.saturating_add(nanos(t)));
-        self.blocked = Some(Box::new(Blocked { waiter, deadline_ns, on_timeout: on.on_timeout }));
+        let on_timeout = on.on_timeout;
+        self.blocked = Some(Box::new(Blocked { waiter, command, deadline_ns, on_timeout }));
         self.client.shared.set_flag(client_flag::BLOCKED, true);
         node.stats.blocked_clients.fetch_add(1, Ordering::Relaxed);
         Step::Blocked { deadline_ns }
@@ -176,34 +220,34 @@ impl Session {
         let start = worker.out.len();
         let timed_out = blocked.deadline_ns.is_some_and(|at| now.mono_ns >= at);
         let unblocked = letters & (letter::UNBLOCK_TIMEOUT | letter::UNBLOCK_ERROR) != 0;
-        if blocked.waiter.state.load(Ordering::SeqCst) == WAITING
-            && (!(timed_out || unblocked) || !blocked.waiter.claim(GONE))
-            && blocked.waiter.state.load(Ordering::SeqCst) == WAITING
-        {
+        let Some(ending) = blocked.ending(timed_out || unblocked) else {
             self.blocked = Some(blocked);
             return false;
-        }
+        };
         let mut reply = Reply::new(&mut worker.out, self.client.proto);
-        if blocked.waiter.state.load(Ordering::SeqCst) == SERVED {
-            let left = std::mem::take(&mut *blocked.waiter.left.lock());
-            match left.refused {
-                Some(refused) => node.refusal(blocked.waiter.slot, refused).write(&mut reply),
-                None => worker.out.extend_from_slice(&left.reply),
-            }
-        } else {
-            if letters & letter::UNBLOCK_ERROR != 0 {
-                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
-            } else {
-                match blocked.on_timeout {
-                    TimeoutReply::NullArray => reply.null_array(),
-                    TimeoutReply::Null => reply.null(),
+        match ending {
+            Ending::Served(Left::Reply(left)) => worker.out.extend_from_slice(&left),
+            Ending::Served(Left::Refused(refused)) => {
+                let slot = blocked.waiter.as_ref().map(|w| w.slot);
+                if let Some(slot) = slot {
+                    node.refusal(slot, refused).write(&mut reply);
                 }
             }
-            self.leave_line(&blocked, node, now);
+            Ending::GivenUp if letters & letter::UNBLOCK_ERROR != 0 => {
+                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+            }
+            Ending::GivenUp => blocked.on_timeout.write(&mut reply),
         }
         if worker.out.get(start) == Some(&b'-') {
             worker.stats.count_error(&worker.out[start..]);
-            worker.stats.commands[blocked.waiter.command.index()].failed.add(1);
+            worker.stats.commands[blocked.command.index()].failed.add(1);
+        }
+        if let Some(waiter) = &blocked.waiter {
+            if waiter.state.load(Ordering::SeqCst) == GONE {
+                self.leave_line(waiter, node, now);
+            }
+            // As in Redis, the time it waited does not count.
+            node.note_slow(blocked.command, &waiter.args.args(), 0, now, &self.client);
         }
         self.end_block(node);
         self.after_reply(worker, start);
@@ -218,12 +262,11 @@ impl Session {
 
     /// Takes the waiter out of the hall. If the room is busy it stays there as `Gone`, and the
     /// next one to make its key ready drops it.
-    fn leave_line(&self, blocked: &Blocked, node: &NodeState, now: Now) {
+    fn leave_line(&self, waiter: &Arc<Waiter>, node: &NodeState, now: Now) {
         use crate::slot::{Admit, Patience};
-        let waiter: Arc<dyn Waiting> = blocked.waiter.clone();
-        if let Admit::Served(mut owned) =
-            node.rooms.admit(blocked.waiter.slot, now.unix_ms, Patience::Spin)
-        {
+        let slot = waiter.slot;
+        let waiter: Arc<dyn Waiting> = waiter.clone();
+        if let Admit::Served(mut owned) = node.rooms.admit(slot, now.unix_ms, Patience::Spin) {
             owned.unblock(&waiter);
         }
     }
@@ -231,14 +274,14 @@ impl Session {
     /// The connection ends while blocked.
     pub(super) fn abandon_block(&mut self, node: &NodeState) {
         if let Some(blocked) = self.blocked.take() {
-            if blocked.waiter.claim(GONE) {
-                self.leave_line(&blocked, node, node.edges.now());
+            if let Some(waiter) = blocked.waiter.filter(|w| w.claim(GONE)) {
+                self.leave_line(&waiter, node, node.edges.now());
             }
             self.end_block(node);
         }
     }
 
-    /// Is the client blocked on keys?
+    /// Is the client blocked?
     pub fn is_blocked(&self) -> bool {
         self.blocked.is_some()
     }

@@ -9,7 +9,7 @@ use slots::SlotId;
 use crate::command::client::client_flag;
 use crate::command::{
     Args, Command, CommandError, CommandId, Cx, Flow, Handler, NodeCx, NodeState, Now, OwnedArgs,
-    SessionVerb, TimeoutReply, flag, registry,
+    SessionVerb, flag, registry,
 };
 use crate::resp::{Proto, Reply};
 use crate::session::run::{Ran, call, cx};
@@ -108,8 +108,7 @@ impl Session {
         }
         worker.stats.commands[id.index()].calls.add(1);
         worker.stats.processed.add(1);
-        let last = &self.client.shared.last_command;
-        last.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+        self.note_command(id);
         if let Err(error) = result {
             worker.out.truncate(start);
             error.write(&mut Reply::new(&mut worker.out, self.client.proto));
@@ -366,6 +365,7 @@ impl Session {
         let command = registry().entry(id).command;
         let start = worker.out.len();
         let begun = node.edges.now();
+        self.note_command(id);
         let mut flush_later = false;
         let result = match (command.handler, owned) {
             (Handler::Session(_), _) => self.reply_ok(worker).map(|()| Flow::Done),
@@ -379,17 +379,26 @@ impl Session {
                     rng: &mut worker.rng,
                     held: owned.map(|o| o as &mut dyn crate::command::cx::HeldRoom),
                     flush_later: false,
+                    block: None,
                 };
                 let result = handler(&mut cx, &args).map(|()| Flow::Done);
                 flush_later = cx.flush_later;
+                if let Some(on) = cx.block {
+                    on.on_timeout.write(&mut cx.reply);
+                }
                 result
             }
-            (_, Some(owned)) => exec_call(command, owned, &args, &mut cx(worker, self, node, now)),
+            (_, Some(owned)) => {
+                self.honour_no_touch(command, owned);
+                exec_call(command, owned, &args, &mut cx(worker, self, node, now))
+            }
             (_, None) => Err(CommandError::arity(command.name)),
         };
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
-        counters.nanos.add(node.edges.now().mono_ns.saturating_sub(begun.mono_ns));
+        let nanos = node.edges.now().mono_ns.saturating_sub(begun.mono_ns);
+        counters.nanos.add(nanos);
+        node.note_slow(id, &args, nanos, now, &self.client);
         if let Err(error) = result {
             worker.out.truncate(start);
             error.write(&mut Reply::new(&mut worker.out, self.client.proto));
@@ -411,10 +420,8 @@ fn exec_call(
 ) -> Result<Flow, CommandError> {
     match call(command, owned, args, cx)? {
         Flow::Done => {}
-        Flow::Block(on) => match on.on_timeout {
-            TimeoutReply::NullArray => cx.reply.null_array(),
-            TimeoutReply::Null => cx.reply.null(),
-        },
+        Flow::Block(on) => on.on_timeout.write(&mut cx.reply),
+        Flow::BlockTimed(on) => on.on_timeout.write(&mut cx.reply),
     }
     Ok(Flow::Done)
 }

@@ -4,7 +4,6 @@
 use slots::SlotId;
 
 use crate::command::client::client_flag;
-use crate::command::state::SlowCommand;
 use crate::command::{
     Args, BlockFn, Command, CommandError, CommandId, Cx, Flow, Handler, NodeCx, NodeState, Now,
     ReplyMode, SessionVerb, flag, registry,
@@ -260,9 +259,7 @@ impl Session {
                 return self.refuse_slot(id, slot, refused, worker, node, start);
             }
         };
-        if self.client.no_touch {
-            owned.set_touch(false);
-        }
+        self.honour_no_touch(command, owned);
         let timed = node.is_timed(id).then(|| node.edges.now());
         let result = call(command, owned, &args, &mut cx(worker, self, node, now));
         let index = owned.end_group();
@@ -297,6 +294,7 @@ impl Session {
                     return;
                 }
             };
+            self.honour_no_touch(command, owned);
             let timed = Some(node.edges.now());
             let result = call(command, owned, &args, &mut cx(worker, self, node, now));
             let index = owned.end_group();
@@ -319,7 +317,9 @@ impl Session {
     ) -> Ran {
         let Handler::Node(handler) = command.handler else { return Ran::Next };
         let timed = Some(node.edges.now());
-        let mut result = Ok(());
+        // CLIENT LIST shows the command that asks, too.
+        self.note_command(id);
+        let mut result = Ok(Flow::Done);
         let mut run = || {
             let proto = self.client.proto;
             let mut cx = NodeCx {
@@ -330,15 +330,16 @@ impl Session {
                 rng: &mut worker.rng,
                 held: None,
                 flush_later: false,
+                block: None,
             };
-            result = handler(&mut cx, &args);
+            let done = handler(&mut cx, &args);
+            result = done.map(|()| cx.block.map_or(Flow::Done, Flow::BlockTimed));
         };
         if command.flags & flag::LONG != 0 {
             node.edges.run_long(&mut run);
         } else {
             run();
         }
-        let result = result.map(|()| Flow::Done);
         self.finish(id, &args, result, None, timed, worker, node, now, start)
     }
 
@@ -361,7 +362,7 @@ impl Session {
             worker.out.truncate(start);
             return Ran::held_back(Step::Busy(slot));
         }
-        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+        self.note_command(id);
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
         worker.stats.processed.add(1);
@@ -377,9 +378,7 @@ impl Session {
         if let Some(begun) = timed {
             let nanos = node.edges.now().mono_ns.saturating_sub(begun.mono_ns);
             counters.nanos.add(nanos);
-            if node.slow_log.is_slow(nanos, node) && !is_unlogged(id) {
-                node.slow_log.add(SlowCommand::new(id, args, nanos, now, &self.client));
-            }
+            node.note_slow(id, args, nanos, now, &self.client);
         }
         match result {
             Ok(Flow::Done) => {
@@ -387,6 +386,10 @@ impl Session {
                     worker.stats.count_error(&worker.out[start..]);
                     worker.stats.commands[id.index()].failed.add(1);
                 }
+            }
+            Ok(Flow::BlockTimed(on)) => {
+                let step = self.block_timed(id, on, node, now);
+                return Ran::Stop { step, consumed: true };
             }
             Ok(Flow::Block(on)) => {
                 if let (Some(owned), Handler::Block(handler)) =
@@ -480,6 +483,20 @@ impl Session {
         self.refuse(None, unknown_command(args), worker, start, true)
     }
 
+    /// The client's last command, for CLIENT LIST.
+    #[inline]
+    pub(super) fn note_command(&self, id: CommandId) {
+        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// CLIENT NO-TOUCH: look-ups leave access clocks alone, but for TOUCH, whose point it is.
+    #[inline]
+    pub(super) fn honour_no_touch(&self, command: &Command, owned: &mut Owned<'_>) {
+        if self.client.no_touch {
+            owned.set_touch(command.name == "touch");
+        }
+    }
+
     pub(super) fn note_multi_flag(&self) {
         self.client.shared.set_flag(client_flag::MULTI, self.multi.is_some());
     }
@@ -553,10 +570,6 @@ pub(super) fn cx<'a>(
         live: node.config.live(),
         serving: false,
     }
-}
-
-fn is_unlogged(id: CommandId) -> bool {
-    registry().entry(id).command.flags & flag::SKIP_SLOWLOG != 0
 }
 
 fn unknown_command(args: &Args<'_>) -> CommandError {

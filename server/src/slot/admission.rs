@@ -54,10 +54,12 @@ pub enum Refused {
     NoTable,
 }
 
-const OWNERSHIP_BITS: u32 = 3;
-const OWNERSHIP_MASK: u64 = (1 << OWNERSHIP_BITS) - 1;
+const OWNERSHIP_MASK: u64 = 0b111;
+/// A table change was installed while somebody held the lock, or may have been.
+const NOTE: u64 = 0b1000;
+const EPOCH_SHIFT: u32 = 4;
 
-/// The atomic word: ownership in the low 3 bits, the epoch above.
+/// The atomic word: ownership in the low 3 bits, the note for the lock's holder, the epoch.
 #[derive(Debug)]
 pub struct Admission(AtomicU64);
 
@@ -67,9 +69,21 @@ impl Admission {
         Admission(AtomicU64::new(Ownership::Unknown as u64))
     }
 
-    /// Installs a new relation and epoch. Never blocks.
+    /// Installs a new relation and epoch, with a note for whoever holds the room's lock. Never
+    /// blocks.
     pub fn install(&self, ownership: Ownership, epoch: Epoch) {
-        self.0.store(epoch.0 << OWNERSHIP_BITS | ownership as u64, Ordering::SeqCst);
+        self.0.store(epoch.0 << EPOCH_SHIFT | NOTE | ownership as u64, Ordering::SeqCst);
+    }
+
+    /// Is there a note? One load; the holder of the lock asks before it lets go.
+    #[inline]
+    pub fn has_note(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & NOTE != 0
+    }
+
+    /// Takes the note; true if there was one.
+    pub fn take_note(&self) -> bool {
+        self.0.fetch_and(!NOTE, Ordering::SeqCst) & NOTE != 0
     }
 
     /// The relation and the epoch it began at, read together.
@@ -83,7 +97,7 @@ impl Admission {
             3 => Ownership::Sealed,
             _ => Ownership::Unknown,
         };
-        (ownership, Epoch(word >> OWNERSHIP_BITS))
+        (ownership, Epoch(word >> EPOCH_SHIFT))
     }
 
     /// May a command pass? The refusals first, as they are the point of the system.
@@ -116,6 +130,8 @@ mod tests {
         ] {
             word.install(ownership, Epoch(7));
             assert_eq!(word.check(), want);
+            assert_eq!(word.load(), (ownership, Epoch(7)));
+            assert!(word.has_note() && word.take_note() && !word.take_note());
             assert_eq!(word.load(), (ownership, Epoch(7)));
         }
     }

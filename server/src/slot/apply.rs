@@ -284,7 +284,8 @@ impl Owned<'_> {
         len
     }
 
-    fn limits(&mut self) -> Arc<Limits> {
+    /// The collection limits in force: a handler that builds a whole object needs them.
+    pub fn limits(&mut self) -> Arc<Limits> {
         let rooms = self.rooms;
         self.limits.get_or_insert_with(|| rooms.limits()).clone()
     }

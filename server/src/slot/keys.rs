@@ -5,7 +5,7 @@
 //! Followers and stages hide expired keys the same way and delete nothing.
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ops::Range;
 
 use crate::resp::Reply;
@@ -26,19 +26,23 @@ pub(crate) const MARK_RAW: u8 = 1;
 /// Longest string that reports `embstr` (Redis's OBJ_ENCODING_EMBSTR_SIZE_LIMIT).
 const EMBSTR_MAX_BYTES: usize = 44;
 
-/// The keys of one slot.
+/// Expired keys met in one lock hold.
+type Met = Vec<Box<[u8]>>;
+
+/// The keys of one slot. Part of the room's two cache lines: every byte counts.
+#[repr(C)]
 pub struct Keys {
     pub(crate) table: Table<Object>,
+    /// Expired keys met in this lock hold; nearly always none.
+    met_expired: Cell<Option<Box<Met>>>,
     /// Wall clock of the lock hold, unix ms: set by `admit`.
     pub(crate) now_ms: u64,
     /// The coarse access clock of this lock hold (seconds, wrapping), for OBJECT IDLETIME.
     pub(crate) access_clock: u16,
+    hits: Cell<u16>,
+    misses: Cell<u16>,
     /// NO-TOUCH clients leave the access clock alone.
     pub(crate) touch: bool,
-    /// Expired keys met in this lock hold. An empty Vec allocates nothing.
-    pub(crate) met_expired: RefCell<Vec<Box<[u8]>>>,
-    hits: Cell<u32>,
-    misses: Cell<u32>,
 }
 
 /// A string value: in one piece, or in chunks when it is big.
@@ -218,12 +222,12 @@ impl Keys {
     pub(crate) const fn new() -> Keys {
         Keys {
             table: Table::new(),
+            met_expired: Cell::new(None),
             now_ms: 0,
             access_clock: 0,
-            touch: true,
-            met_expired: RefCell::new(Vec::new()),
             hits: Cell::new(0),
             misses: Cell::new(0),
+            touch: true,
         }
     }
 
@@ -272,10 +276,20 @@ impl Keys {
         /// The latest notes are compared, against a command that names a key many times; a note
         /// too many does no harm.
         const COMPARED: usize = 16;
-        let mut met = self.met_expired.borrow_mut();
+        let mut met = self.met_expired.take().unwrap_or_default();
         if !met.iter().rev().take(COMPARED).any(|k| &**k == key) {
             met.push(key.into());
         }
+        self.met_expired.set(Some(met));
+    }
+
+    #[inline]
+    pub(crate) fn has_met_expired(&mut self) -> bool {
+        self.met_expired.get_mut().is_some()
+    }
+
+    pub(crate) fn take_met_expired(&mut self) -> Met {
+        self.met_expired.take().map_or_else(Vec::new, |met| *met)
     }
 
     /// Looks a key up for a command that asks about it but does not use its value: counted as a
@@ -284,7 +298,7 @@ impl Keys {
     pub fn look(&self, key: Key<'_>) -> Option<Found<'_>> {
         let found = self.peek(key);
         let count = if found.is_some() { &self.hits } else { &self.misses };
-        count.set(count.get() + 1);
+        count.set(count.get().wrapping_add(1));
         found
     }
 

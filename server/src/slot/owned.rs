@@ -102,7 +102,7 @@ impl<'a> Owned<'a> {
     #[inline]
     pub fn apply(&mut self, op: Op<'_>) -> usize {
         self.open_group();
-        if !self.body.keys.met_expired.get_mut().is_empty() {
+        if self.body.keys.has_met_expired() {
             // Whoever may write may expire: a new value must not inherit an old one's end.
             self.delete_met();
         }
@@ -137,7 +137,7 @@ impl<'a> Owned<'a> {
     /// with. Returns the group's index if it changed anything.
     #[inline]
     pub fn end_group(&mut self) -> Option<OpIndex> {
-        if !self.body.keys.met_expired.get_mut().is_empty() {
+        if self.body.keys.has_met_expired() {
             self.expire_met();
         }
         if self.body.hall.is_some() {
@@ -151,7 +151,7 @@ impl<'a> Owned<'a> {
     #[cold]
     fn expire_met(&mut self) {
         if self.rooms.totals.hold_expiry.load(Ordering::Relaxed) {
-            self.body.keys.met_expired.get_mut().clear();
+            self.body.keys.take_met_expired();
             return;
         }
         self.delete_met();
@@ -159,7 +159,7 @@ impl<'a> Owned<'a> {
 
     #[cold]
     fn delete_met(&mut self) {
-        let met = std::mem::take(self.body.keys.met_expired.get_mut());
+        let met = self.body.keys.take_met_expired();
         for key in met {
             self.open_group();
             self.apply_op(Op::Expire { key: Key::new(&key) });
@@ -249,7 +249,7 @@ impl Drop for Owned<'_> {
         self.end_group();
         self.report();
         self.room.publish_hint(&self.body);
-        if self.room.note.load(Ordering::Relaxed) {
+        if self.room.admission.has_note() {
             self.room.act_on_note(&mut self.body);
         }
         if !self.garbage.is_empty() {

@@ -38,19 +38,20 @@ pub enum Patience {
     Nested,
 }
 
-/// One locked box. The first cache line has what the hot path reads before and under the lock.
-#[repr(align(64))]
+/// One locked box: two cache lines, fetched together. 16,384 of them are 2 MB.
+#[repr(C, align(128))]
 pub(crate) struct Room {
     /// Ownership, installed by table changes without the lock.
     pub(crate) admission: Admission,
     /// Where the key table's first line lies, for prefetching without the lock.
     hint: AtomicUsize,
-    /// A table change left a note for the next holder of the lock.
-    pub(crate) note: AtomicBool,
     lock: Mutex<Body>,
 }
 
+const _: () = assert!(size_of::<Room>() == 128, "a room is two cache lines");
+
 /// What the lock guards.
+#[repr(C)]
 pub(crate) struct Body {
     pub(crate) keys: Keys,
     /// Index of the last op group (INV-4).
@@ -122,7 +123,6 @@ impl Rooms {
             .map(|_| Room {
                 admission: Admission::unknown(),
                 hint: AtomicUsize::new(0),
-                note: AtomicBool::new(false),
                 lock: Mutex::new(Body {
                     keys: Keys::new(),
                     index: OpIndex(0),
@@ -171,7 +171,7 @@ impl Rooms {
     /// Stage 1 of a batch: the room's line is on its way.
     #[inline]
     pub fn prefetch_room(&self, slot: SlotId) {
-        crate::store::table::prefetch_line(self.room(slot));
+        crate::store::table::prefetch_two_lines(self.room(slot));
     }
 
     /// Stage 2: the bucket's (or directory's) line. Address arithmetic only, no lock.
@@ -200,7 +200,6 @@ impl Rooms {
     pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
         let room = self.room(slot);
         room.admission.install(ownership, epoch);
-        room.note.store(true, Ordering::SeqCst);
         if let Some(mut body) = room.lock.try_lock() {
             room.act_on_note(&mut body);
         }
@@ -258,7 +257,7 @@ impl Room {
 
     /// Meets a table change: those who waited for the slot are refused if it is not ours.
     pub(crate) fn act_on_note(&self, body: &mut Body) {
-        if !self.note.swap(false, Ordering::SeqCst) {
+        if !self.admission.take_note() {
             return;
         }
         let (ownership, epoch) = self.admission.load();

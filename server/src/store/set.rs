@@ -25,7 +25,7 @@ enum Form {
 }
 
 /// A member as the set holds it.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[derive(Copy, Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Member<'a> {
     /// Stands for its canonical text.
     Int(i64),
@@ -149,6 +149,14 @@ impl Set {
             }
             Form::Compact(pack) => pack.find(member, 1).is_some(),
             Form::Table(fields) => fields.value(member).is_some(),
+        }
+    }
+
+    /// Whether a member of some set is there: without its text if both are held as integers.
+    pub fn contains_member(&self, member: Member<'_>) -> bool {
+        match (&self.form, member) {
+            (Form::Ints(ints), Member::Int(value)) => ints.binary_search(&value).is_ok(),
+            _ => member.with(|text| self.contains(text)),
         }
     }
 

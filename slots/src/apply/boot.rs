@@ -48,7 +48,8 @@ impl SlotTable {
         row.boot = *boot;
         row.nonce = Some(*nonce);
         let start = Start { node: ix, id: *node, nodes: &*nodes, version: self.version };
-        let rows = self.rows.iter().map(|(slot, row)| {
+        let named = self.rows.iter().filter(|(_, row)| row.names(ix));
+        let rows = named.map(|(slot, row)| {
             let kept = if except.contains(slot) { Kept::Nothing } else { *kept };
             let alone_at = alone.get(&slot).copied().unwrap_or_default();
             let next = start.row(slot, row, kept, alone_at);
@@ -106,9 +107,8 @@ impl Start<'_> {
     /// The rest hold every acknowledged write: one of them owns.
     fn leave_shared(&self, mut row: Row, slot: SlotId, kept: Kept) -> Row {
         row.in_sync = row.in_sync.without(self.node);
-        if row.owner == Some(self.node)
-            && let Some(heir) = row.in_sync.choose(slot.index())
-        {
+        let heir = row.in_sync.choose(slot.index()).filter(|_| row.owner == Some(self.node));
+        if let Some(heir) = heir {
             row.pass_to(heir, self.nodes, self.version);
         }
         let (node, at) = (self.node, self.version);

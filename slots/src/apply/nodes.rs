@@ -11,7 +11,7 @@ use crate::ids::{Boot, NodeId};
 use crate::members::{MAX_IN_SYNC, MAX_NODES, NodeIx, Nodes};
 use crate::node::{Addresses, MAX_LABELS, MAX_WEIGHT, NodeRow, NodeState, TextField, check_text};
 use crate::row::Row;
-use crate::table::{Cluster, SlotTable, first_slot, is_free};
+use crate::table::{Cluster, SlotTable};
 use crate::verdict::{ChangeRefused, Verdict, Verdicts};
 
 impl SlotTable {
@@ -69,13 +69,13 @@ impl SlotTable {
     /// move. On a tombstone nothing changes.
     fn remove(&self, nodes: &mut Nodes, node: NodeId) -> Result<Staged, ChangeRefused> {
         let ix = nodes.find(node).ok_or(ChangeRefused::UnknownNode { node })?;
-        if let Some(slot) = first_slot(&self.rows, |row| row.owner == Some(ix)) {
+        if let Some(slot) = self.rows.first(|row| row.owner == Some(ix)) {
             return Err(ChangeRefused::StillOwns { slot });
         }
-        if let Some(slot) = first_slot(&self.rows, |row| row.in_sync.contains(ix)) {
+        if let Some(slot) = self.rows.first(|row| row.in_sync.contains(ix)) {
             return Err(ChangeRefused::StillInSync { slot });
         }
-        if let Some(slot) = first_slot(&self.rows, |row| row.planned.is_some_and(|p| p.to == ix)) {
+        if let Some(slot) = self.rows.first(|row| row.planned.is_some_and(|p| p.to == ix)) {
             return Err(ChangeRefused::StillTarget { slot });
         }
         if let Some(row) = nodes.row_mut(ix) {
@@ -88,7 +88,7 @@ impl SlotTable {
     fn drop_tombstone(&self, nodes: &mut Nodes, node: NodeId) -> Verdict {
         let ix = nodes.find(node).ok_or(ChangeRefused::UnknownNode { node })?;
         let removed = nodes.row(ix).is_some_and(|row| row.state == NodeState::Removed);
-        if !removed || !is_free(&self.rows, ix) {
+        if !removed || self.rows.first(|row| row.names(ix)).is_some() {
             return Err(ChangeRefused::NotRemoved { node });
         }
         nodes.forget(ix);

@@ -6,33 +6,33 @@
 use slots::{
     AckMode, Addresses, Boot, ChangeRefused, ClusterId, ClusterSettings, Endpoint, Kept, Labels,
     LastRemoved, MoveId, NewNode, NodeId, Nonce, Proposal, Proposer, RemovalCause, SlotId,
-    SlotRanges, SlotTable, StoreId, TableChange, TableVersion, Verdict, Verdicts,
+    SlotRanges, SlotTable, StoreId, TableChange, TableVersion, Verdicts,
 };
 use std::collections::BTreeMap;
 
 /// The nodes of the tests, in order of id.
-pub const A: NodeId = NodeId::from_bytes([0xAA; 20]);
-pub const B: NodeId = NodeId::from_bytes([0xBB; 20]);
-pub const C: NodeId = NodeId::from_bytes([0xCC; 20]);
-pub const D: NodeId = NodeId::from_bytes([0xDD; 20]);
-pub const NODES: [NodeId; 4] = [A, B, C, D];
+pub(crate) const A: NodeId = NodeId::from_bytes([0xAA; 20]);
+pub(crate) const B: NodeId = NodeId::from_bytes([0xBB; 20]);
+pub(crate) const C: NodeId = NodeId::from_bytes([0xCC; 20]);
+pub(crate) const D: NodeId = NodeId::from_bytes([0xDD; 20]);
+pub(crate) const NODES: [NodeId; 4] = [A, B, C, D];
 /// A node no table knows.
-pub const STRANGER: NodeId = NodeId::from_bytes([0xEE; 20]);
-pub const CLUSTER: ClusterId = ClusterId::from_bytes([1; 20]);
+pub(crate) const STRANGER: NodeId = NodeId::from_bytes([0xEE; 20]);
+pub(crate) const CLUSTER: ClusterId = ClusterId::from_bytes([1; 20]);
 
-pub fn slot(number: u16) -> SlotId {
+pub(crate) fn slot(number: u16) -> SlotId {
     SlotId::new(number).expect("a slot")
 }
 
-pub fn ranges(text: &str) -> SlotRanges {
+pub(crate) fn ranges(text: &str) -> SlotRanges {
     text.parse().expect("slots")
 }
 
-pub fn move_id(n: u8) -> MoveId {
+pub(crate) fn move_id(n: u8) -> MoveId {
     MoveId::from_bytes([n; 8])
 }
 
-pub fn new_node(id: NodeId) -> NewNode {
+pub(crate) fn new_node(id: NodeId) -> NewNode {
     let n = id.bytes()[0];
     NewNode {
         id,
@@ -49,13 +49,13 @@ pub fn new_node(id: NodeId) -> NewNode {
 }
 
 /// A table and the log that made it.
-pub struct World {
-    pub table: SlotTable,
+pub(crate) struct World {
+    pub(crate) table: SlotTable,
 }
 
 impl World {
     /// A founded cluster of the four nodes, each started once, owning nothing.
-    pub fn new() -> World {
+    pub(crate) fn new() -> World {
         let mut world = World { table: SlotTable::new() };
         world.accept(A, TableChange::InitCluster { settings: ClusterSettings::default() });
         // Not in order of id: places and ids must not be mistaken for each other.
@@ -67,7 +67,7 @@ impl World {
     }
 
     /// Slots 0-9 owned by A alone.
-    pub fn sole() -> World {
+    pub(crate) fn sole() -> World {
         let mut world = World::new();
         let (slots, seen) = (ranges("0-9"), world.table.version());
         world.accept(A, TableChange::AssignSlots { slots, to: A, seen });
@@ -75,7 +75,7 @@ impl World {
     }
 
     /// Slots 0-9 owned by A, with these followers, all in sync.
-    pub fn with_followers(followers: &[NodeId]) -> World {
+    pub(crate) fn with_followers(followers: &[NodeId]) -> World {
         let mut world = World::sole();
         let slots = ranges("0-9");
         let set = followers.iter().copied().collect();
@@ -86,26 +86,26 @@ impl World {
         world
     }
 
-    pub fn boot_of(&self, node: NodeId) -> Boot {
+    pub(crate) fn boot_of(&self, node: NodeId) -> Boot {
         self.table.node(node).map_or(Boot(0), |row| row.boot)
     }
 
-    pub fn seen(&self) -> TableVersion {
+    pub(crate) fn seen(&self) -> TableVersion {
         self.table.version()
     }
 
-    pub fn proposal(&self, by: NodeId, change: TableChange) -> Proposal {
+    pub(crate) fn proposal(&self, by: NodeId, change: TableChange) -> Proposal {
         let by = Proposer { node: by, boot: self.boot_of(by) };
         Proposal { cluster: CLUSTER, by, change }
     }
 
     /// Applies a change `by` proposes now.
-    pub fn apply(&mut self, by: NodeId, change: TableChange) -> Verdicts {
+    pub(crate) fn apply(&mut self, by: NodeId, change: TableChange) -> Verdicts {
         let proposal = self.proposal(by, change);
         self.table.apply(&proposal, self.table.version().next())
     }
 
-    pub fn accept(&mut self, by: NodeId, change: TableChange) -> Verdicts {
+    pub(crate) fn accept(&mut self, by: NodeId, change: TableChange) -> Verdicts {
         let name = change.name();
         let verdicts = self.apply(by, change);
         assert_eq!(verdicts.all(), Ok(()), "{name}");
@@ -114,13 +114,13 @@ impl World {
 
     /// Applies a change that is refused and must leave all rows and nodes as they are.
     #[track_caller]
-    pub fn refuse(&mut self, by: NodeId, change: TableChange, expected: ChangeRefused) {
+    pub(crate) fn refuse(&mut self, by: NodeId, change: TableChange, expected: ChangeRefused) {
         let proposal = self.proposal(by, change);
         self.refuse_proposal(&proposal, expected);
     }
 
     #[track_caller]
-    pub fn refuse_proposal(&mut self, proposal: &Proposal, expected: ChangeRefused) {
+    pub(crate) fn refuse_proposal(&mut self, proposal: &Proposal, expected: ChangeRefused) {
         let before = self.table.clone();
         let verdicts = self.table.apply(proposal, before.version().next());
         assert_eq!(verdicts.all(), Err(expected), "{expected}");
@@ -130,21 +130,21 @@ impl World {
         assert_eq!(self.table.cluster(), before.cluster());
     }
 
-    pub fn grow(&self, node: NodeId) -> TableChange {
+    pub(crate) fn grow(&self, node: NodeId) -> TableChange {
         let (node_boot, seen) = (self.boot_of(node), self.seen());
         TableChange::GrowInSync { slots: ranges("0-9"), node, node_boot, seen }
     }
 
-    pub fn shrink(&self, node: NodeId) -> TableChange {
+    pub(crate) fn shrink(&self, node: NodeId) -> TableChange {
         TableChange::ShrinkInSync { slots: ranges("0-9"), node, seen: self.seen() }
     }
 
-    pub fn promote(&self, to: NodeId) -> TableChange {
+    pub(crate) fn promote(&self, to: NodeId) -> TableChange {
         let (to_boot, seen) = (self.boot_of(to), self.seen());
         TableChange::Promote { slots: ranges("0-9"), to, to_boot, seen }
     }
 
-    pub fn boot(&self, node: NodeId, kept: Kept) -> TableChange {
+    pub(crate) fn boot(&self, node: NodeId, kept: Kept) -> TableChange {
         let boot = self.boot_of(node).next();
         TableChange::NodeBoot {
             node,
@@ -157,11 +157,11 @@ impl World {
     }
 
     /// A node starts with what it kept.
-    pub fn start(&mut self, node: NodeId, kept: Kept) -> Verdicts {
+    pub(crate) fn start(&mut self, node: NodeId, kept: Kept) -> Verdicts {
         self.accept_boot(self.boot(node, kept))
     }
 
-    pub fn accept_boot(&mut self, change: TableChange) -> Verdicts {
+    pub(crate) fn accept_boot(&mut self, change: TableChange) -> Verdicts {
         let proposal = boot_proposal(change);
         let verdicts = self.table.apply(&proposal, self.table.version().next());
         assert_eq!(verdicts.all(), Ok(()));
@@ -171,11 +171,11 @@ impl World {
     /// Slot 0 in one line: owner, in-sync set, followers, last removed, move; `*` marks a new
     /// epoch, `+` a new ver at the last entry.
     #[track_caller]
-    pub fn check(&self, expected: &str) {
+    pub(crate) fn check(&self, expected: &str) {
         assert_eq!(self.line(slot(0)), expected);
     }
 
-    pub fn line(&self, slot: SlotId) -> String {
+    pub(crate) fn line(&self, slot: SlotId) -> String {
         let (row, version) = (self.table.slot(slot), self.table.version());
         let mut line = row.owner().map_or("-".to_owned(), letter);
         if row.epoch().began_at() == version {
@@ -203,20 +203,16 @@ impl World {
     }
 }
 
-pub fn boot_proposal(change: TableChange) -> Proposal {
+pub(crate) fn boot_proposal(change: TableChange) -> Proposal {
     let TableChange::NodeBoot { node, boot, .. } = change else { panic!("not a start") };
     Proposal { cluster: CLUSTER, by: Proposer { node, boot }, change }
 }
 
-pub fn letter(node: NodeId) -> String {
+pub(crate) fn letter(node: NodeId) -> String {
     format!("{:X}", node.bytes()[0] >> 4)
 }
 
 fn letters(nodes: impl Iterator<Item = NodeId>) -> String {
     let letters: String = nodes.map(letter).collect();
     if letters.is_empty() { "-".to_owned() } else { letters }
-}
-
-pub fn whole(verdicts: &Verdicts) -> Verdict {
-    verdicts.whole()
 }

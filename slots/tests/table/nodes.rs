@@ -203,7 +203,6 @@ fn the_table_has_room_for_so_many_nodes() {
     };
     let settings = ClusterSettings::default();
     assert_eq!(apply(TableChange::InitCluster { settings }), Ok(()));
-    // Filling it by entries takes 4,096 copies of the nodes; every 16th length is enough.
     for n in 0..=MAX_NODES {
         let mut bytes = [0; 20];
         bytes[..8].copy_from_slice(&(n as u64).to_be_bytes());

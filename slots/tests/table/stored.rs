@@ -28,7 +28,7 @@ fn a_table_comes_back_from_its_bytes() {
         world.apply(C, change);
     }
     assert!(back.table == world.table);
-    assert_eq!(bytes(&SlotTable::new()).len(), 24, "an empty table is one run");
+    assert!(bytes(&SlotTable::new()).len() < 24, "an empty table is one run");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn the_largest_table_stays_small() {
         world.accept(A, TableChange::AssignSlots { slots, to: A, seen });
     }
     let size = bytes(&world.table).len();
-    assert!(size < 500 * 1024, "{size} bytes");
+    assert!(size < 400 * 1024, "{size} bytes");
     assert!(table(&bytes(&world.table)).expect("a table") == world.table);
 }
 
@@ -55,11 +55,9 @@ fn damaged_bytes_are_refused_or_a_sound_table() {
         for flip in [1, 0x80, 0xFF] {
             let mut bad = good.clone();
             bad[at] ^= flip;
-            if let Ok(table) = table(&bad)
-                && let Some(owner) = table.owner(slot(0))
-            {
-                assert!(table.slot(slot(0)).is_in_sync(owner));
-            }
+            let Ok(table) = table(&bad) else { continue };
+            let owner = table.owner(slot(0));
+            assert!(owner.is_none_or(|owner| table.slot(slot(0)).is_in_sync(owner)));
         }
     }
 }

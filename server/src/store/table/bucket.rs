@@ -222,11 +222,7 @@ impl Run {
     pub(super) fn visit_from(self, home: usize, visit: &mut dyn FnMut(Block)) {
         let mut at = home;
         for _ in 0..self.buckets {
-            for slot in 0..SLOTS {
-                if let Some(block) = self.block(at, slot) {
-                    visit(block);
-                }
-            }
+            self.blocks_of(at).for_each(&mut *visit);
             if self.bucket(at).over == 0 {
                 return;
             }
@@ -237,25 +233,31 @@ impl Run {
     /// Appends every block with its hash, in storage order. The hash is computed: the key's line
     /// is prefetched some buckets ahead.
     pub(super) fn collect(self, out: &mut Vec<(KeyHash, Block)>) {
+        (0..REHASH_AHEAD_BUCKETS.min(self.buckets)).for_each(|at| self.prefetch_all(at));
         for at in 0..self.buckets {
-            if at == 0 {
-                (1..REHASH_AHEAD_BUCKETS.min(self.buckets))
-                    .for_each(|near| self.prefetch_all(near));
-            }
             if at + REHASH_AHEAD_BUCKETS < self.buckets {
                 self.prefetch_all(at + REHASH_AHEAD_BUCKETS);
             }
-            for slot in 0..SLOTS {
-                if let Some(block) = self.block(at, slot) {
-                    out.push((hash_key(block.key()), block));
-                }
+            for block in self.blocks_of(at) {
+                out.push((hash_key(block.key()), block));
             }
         }
     }
 
+    /// The blocks of one bucket.
+    fn blocks_of(self, at: usize) -> impl Iterator<Item = Block> {
+        let mut occupied = self.occupied(at);
+        std::iter::from_fn(move || {
+            let slot = occupied.trailing_zeros() as usize;
+            occupied &= occupied.wrapping_sub(1);
+            if slot < SLOTS { self.block(at, slot) } else { None }
+        })
+    }
+
+    /// Asks for the first line of the bucket's entries. Free slots are passed over: a prefetch of
+    /// the null page walks the page tables for nothing.
     fn prefetch_all(self, at: usize) {
-        let bucket = self.bucket(at);
-        bucket.blocks.iter().for_each(|block| prefetch(*block));
+        self.blocks_of(at).for_each(|block| prefetch(block.as_ptr()));
     }
 
     /// Asks for the line of the home bucket.
@@ -286,6 +288,27 @@ impl Run {
         let below = POSITION_BITS - self.depth;
         let prefix = position >> below << below;
         prefix + (bits << (below - BUCKET_HASH_BITS))
+    }
+}
+
+#[cfg(test)]
+impl Run {
+    /// Recounts every bucket's overflow counter from the entries' homes.
+    pub(super) fn check_overflow(self) {
+        let mut passed = vec![0usize; self.buckets];
+        for at in 0..self.buckets {
+            for block in self.blocks_of(at) {
+                let mut way = self.home(hash_key(block.key()));
+                while way != at {
+                    passed[way] += 1;
+                    way = self.after(way);
+                }
+            }
+        }
+        for (at, expected) in passed.into_iter().enumerate() {
+            let over = self.bucket(at).over;
+            assert!(over == OVERFLOW_STUCK || usize::from(over) == expected, "{over}, {expected}");
+        }
     }
 }
 

@@ -32,7 +32,7 @@ use root::Root;
 
 pub use entry::{Entry, EntryMut, EntryValue};
 pub use hash::{KeyHash, hash_key, set_hash_seed};
-pub use prefetch::{TableHint, prefetch_line};
+pub use prefetch::{TableHint, prefetch_two_lines};
 pub use scan::ScanPos;
 
 /// The most bytes of a key, and of a value: the fields are 32 bits wide. Limits for clients are

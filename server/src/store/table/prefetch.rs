@@ -22,10 +22,12 @@ pub(super) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for the first cache line of a value: a room on its way to be locked.
+/// Asks for the first two cache lines of a value: a room on its way to be locked.
 #[inline(always)]
-pub fn prefetch_line<T>(value: &T) {
-    prefetch(std::ptr::from_ref(value).cast());
+pub fn prefetch_two_lines<T>(value: &T) {
+    let address: *const u8 = std::ptr::from_ref(value).cast();
+    prefetch(address);
+    prefetch(address.wrapping_add(64));
 }
 
 /// The root of a table as one word: the address of its bucket array or directory, with the shape
@@ -54,6 +56,9 @@ impl TableHint {
     /// directory's line of a large one.
     #[inline]
     pub fn prefetch(self, hash: KeyHash) {
+        if self.0 == 0 {
+            return;
+        }
         let shape = self.0 % ROOT_ALIGN;
         let base = self.0 - shape;
         let offset = if shape >= DIRECTORY_SHAPE {
