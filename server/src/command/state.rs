@@ -77,7 +77,6 @@ pub struct NodeState {
 #[derive(Default)]
 struct BeforeReset {
     freed_objects: AtomicU64,
-    write_calls: AtomicU64,
 }
 
 impl NodeState {
@@ -290,7 +289,6 @@ impl NodeState {
     pub fn reset_stats(&self) {
         let (_, freed) = self.edges.freed_objects();
         self.before_reset.freed_objects.store(freed, Ordering::Relaxed);
-        self.before_reset.write_calls.store(self.write_calls(), Ordering::Relaxed);
         self.stats.reset();
         self.rooms.totals.expired.store(0, Ordering::Relaxed);
     }
@@ -300,13 +298,6 @@ impl NodeState {
         let (pending, freed) = self.edges.freed_objects();
         let before = self.before_reset.freed_objects.load(Ordering::Relaxed);
         (pending, freed.saturating_sub(before))
-    }
-
-    /// Commands that may write, called since the start.
-    pub fn write_calls(&self) -> u64 {
-        let writes = registry().all().filter(|(_, entry)| entry.command.writes());
-        let now: u64 = writes.map(|(id, _)| self.stats.command(id).calls).sum();
-        now + self.before_reset.write_calls.load(Ordering::Relaxed)
     }
 
     /// Bytes of keys and values of this node.

@@ -32,6 +32,9 @@ pub mod zset;
 /// All families, in the order COMMAND lists them.
 pub const FAMILIES: &[&[Command]] = &[
     string::COMMANDS,
+    keys::COMMANDS,
+    expire::COMMANDS,
+    keyspace::COMMANDS,
     connection::COMMANDS,
     session_verbs::COMMANDS,
     client::COMMANDS,
@@ -48,7 +51,4 @@ pub const FAMILIES: &[&[Command]] = &[
     hash::COMMANDS,
     set::COMMANDS,
     zset::COMMANDS,
-    keys::COMMANDS,
-    expire::COMMANDS,
-    keyspace::COMMANDS,
 ];
