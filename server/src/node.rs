@@ -195,6 +195,7 @@ async fn tick(node: Arc<NodeState>) {
         node.check_memory();
         let now = clock::now();
         node.tick_pause(now);
+        node.rooms.settle();
         node.promises.tick(now.mono_ns, &node.clients);
         node.stats.sample_rates(now.mono_ns);
         let newest = node.config.live().revision();

@@ -48,6 +48,11 @@ impl Mailbox {
         self.letters.fetch_and(!letter, Ordering::SeqCst);
     }
 
+    /// Is any of these there?
+    pub fn has(&self, kinds: u32) -> bool {
+        self.letters.load(Ordering::SeqCst) & kinds != 0
+    }
+
     /// Is there anything? One load.
     #[inline]
     pub fn any(&self) -> bool {

@@ -9,6 +9,7 @@ use slots::{NodeId, SlotId, SlotTable};
 
 use crate::command::client::{ClientShared, client_flag};
 use crate::command::cx::{Edges, Now};
+use crate::command::families::cluster::TopologyReplies;
 use crate::command::mailbox::letter;
 use crate::command::promise::Promises;
 use crate::command::slow_log::SlowLog;
@@ -60,6 +61,10 @@ pub struct NodeState {
     pub peak_memory: AtomicU64,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// Some slot has no owner.
+    uncovered: AtomicBool,
+    /// The last replies to CLUSTER SLOTS and CLUSTER NODES.
+    pub topology_replies: TopologyReplies,
     /// Path of the configuration file, if one was given.
     pub config_file: Option<String>,
     /// Bytes in use before the first client came.
@@ -72,7 +77,6 @@ pub struct NodeState {
 #[derive(Default)]
 struct BeforeReset {
     freed_objects: AtomicU64,
-    write_calls: AtomicU64,
 }
 
 impl NodeState {
@@ -104,6 +108,8 @@ impl NodeState {
             over_maxmemory: AtomicBool::new(false),
             peak_memory: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
+            uncovered: AtomicBool::new(false),
+            topology_replies: TopologyReplies::default(),
             config_file,
             startup_memory,
             before_reset: BeforeReset::default(),
@@ -125,6 +131,7 @@ impl NodeState {
             topology.table = table.clone();
             topology.me
         };
+        let mut uncovered = false;
         for slot in SlotId::all() {
             let row = table.slot(slot);
             let ownership = match row.owner() {
@@ -132,10 +139,39 @@ impl NodeState {
                 Some(owner) if owner == me => Ownership::Owned,
                 Some(_) => Ownership::Foreign,
             };
+            uncovered |= ownership == Ownership::Unassigned;
             let installed = (ownership, row.epoch());
-            if self.rooms.ownership(slot) != installed {
+            let now = self.rooms.ownership(slot);
+            // A seal is this node's own doing: a table that says the same as before about the
+            // slot does not break it.
+            let is_sealed =
+                ownership == Ownership::Owned && now == (Ownership::Sealed, row.epoch());
+            if now != installed && !is_sealed {
                 self.rooms.install(slot, ownership, row.epoch());
             }
+        }
+        self.uncovered.store(uncovered, Ordering::Relaxed);
+    }
+
+    /// Are all keys refused because a slot has no owner (`cluster-require-full-coverage`)?
+    #[inline]
+    pub fn is_down(&self) -> bool {
+        self.uncovered.load(Ordering::Relaxed)
+            && self.config.live().cluster_require_full_coverage.load()
+    }
+
+    /// Refuses a command for a key while the cluster is down. What is said of a slot without an
+    /// owner is `check_served`'s.
+    pub fn check_up(&self, slot: SlotId, command: &Command) -> Result<(), CommandError> {
+        if !self.is_down() || self.rooms.ownership(slot).0 == Ownership::Unassigned {
+            return Ok(());
+        }
+        match (self.config.live().cluster_allow_reads_when_down.load(), command.writes()) {
+            (true, false) => Ok(()),
+            (true, true) => Err(CommandError::Static(
+                "CLUSTERDOWN The cluster is down and only accepts read commands",
+            )),
+            (false, _) => Err(CommandError::Static(slots::redirect::CLUSTERDOWN)),
         }
     }
 
@@ -253,7 +289,6 @@ impl NodeState {
     pub fn reset_stats(&self) {
         let (_, freed) = self.edges.freed_objects();
         self.before_reset.freed_objects.store(freed, Ordering::Relaxed);
-        self.before_reset.write_calls.store(self.write_calls(), Ordering::Relaxed);
         self.stats.reset();
         self.rooms.totals.expired.store(0, Ordering::Relaxed);
     }
@@ -263,13 +298,6 @@ impl NodeState {
         let (pending, freed) = self.edges.freed_objects();
         let before = self.before_reset.freed_objects.load(Ordering::Relaxed);
         (pending, freed.saturating_sub(before))
-    }
-
-    /// Commands that may write, called since the start.
-    pub fn write_calls(&self) -> u64 {
-        let writes = registry().all().filter(|(_, entry)| entry.command.writes());
-        let now: u64 = writes.map(|(id, _)| self.stats.command(id).calls).sum();
-        now + self.before_reset.write_calls.load(Ordering::Relaxed)
     }
 
     /// Bytes of keys and values of this node.

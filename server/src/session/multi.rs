@@ -12,7 +12,7 @@ use crate::command::{
     SessionVerb, flag, registry,
 };
 use crate::resp::{Proto, Reply};
-use crate::session::run::{Ran, call, cx};
+use crate::session::run::{Ran, call, call_keyless, cx};
 use crate::session::{Session, Step, Worker};
 use crate::slot::{Admit, Key, Owned, Patience, Watch};
 
@@ -342,6 +342,8 @@ impl Session {
             }
         }
         if let Some(owned) = owned.as_mut() {
+            // What expired while it ran is not there for those who wait for it.
+            owned.note_time(node.edges.now().unix_ms);
             owned.end_group();
             self.promise(owned, worker, node, start);
         }
@@ -393,7 +395,7 @@ impl Session {
                 self.honour_no_touch(command, owned);
                 exec_call(command, owned, &args, &mut cx(worker, self, node, now))
             }
-            (_, None) => Err(CommandError::arity(command.name)),
+            (_, None) => call_keyless(command, &args, node, &mut cx(worker, self, node, now)),
         };
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
