@@ -112,7 +112,9 @@ fn found(options: &Options, mut random: impl FnMut() -> u64) -> Vec<FoundingNode
     let parts = slots::even_split(options.nodes.into());
     let letters = (b'a'..=b'z').map(char::from);
     let nodes = parts.into_iter().zip(letters).zip(options.port..);
-    nodes.map(|((slots, letter), port)| founding(letter, port, slots, random_id(&mut random))).collect()
+    nodes
+        .map(|((slots, letter), port)| founding(letter, port, slots, random_id(&mut random)))
+        .collect()
 }
 
 fn founding(letter: char, port: u16, slots: SlotRanges, id: NodeId) -> FoundingNode {

@@ -6,8 +6,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::config::Config;
 use crate::config::CLUSTER_PORT_OFFSET;
+use crate::config::Config;
 
 /// Nodes, if `--nodes` is not given.
 const DEFAULT_NODES: u16 = 3;
