@@ -11,10 +11,14 @@ pub mod config_cmd;
 pub mod connection;
 pub mod debug;
 pub mod draw;
+pub mod expire;
 pub mod expiry_time;
 pub mod hash;
 pub mod help;
 pub mod info;
+pub mod keys;
+pub mod keyspace;
+pub mod list;
 pub mod memory;
 pub mod number;
 pub mod scan;
@@ -22,11 +26,15 @@ pub mod session_verbs;
 pub mod set;
 pub mod slowlog;
 pub mod string;
+pub mod timeout;
 pub mod zset;
 
 /// All families, in the order COMMAND lists them.
 pub const FAMILIES: &[&[Command]] = &[
     string::COMMANDS,
+    keys::COMMANDS,
+    expire::COMMANDS,
+    keyspace::COMMANDS,
     connection::COMMANDS,
     session_verbs::COMMANDS,
     client::COMMANDS,
@@ -39,6 +47,7 @@ pub const FAMILIES: &[&[Command]] = &[
     admin::COMMANDS,
     debug::COMMANDS,
     bitmap::COMMANDS,
+    list::COMMANDS,
     hash::COMMANDS,
     set::COMMANDS,
     zset::COMMANDS,
