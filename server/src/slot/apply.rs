@@ -76,6 +76,12 @@ impl Owned<'_> {
                 list.remove_range(start, count);
                 count
             }),
+            Op::ListRemoveEqual { key, from, value, count } => {
+                self.with_list(key, |list, _| match from {
+                    End::Front => list.remove_equal_from_head(value, count),
+                    End::Back => list.remove_equal_from_tail(value, count),
+                })
+            }
             Op::SetAdd { key, members } => self
                 .with_set(key, |set, limits| members.iter().filter(|m| set.add(m, limits)).count()),
             Op::SetRemove { key, members } => {

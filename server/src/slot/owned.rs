@@ -2,8 +2,8 @@
 //! `apply`. One command's (or EXEC's) ops are one group; `end_group` closes it.
 //!
 //! What happens before the lock is let go, in this order: expired keys that were met become
-//! `Op::Expire`; clients whose keys became ready are served; sums are reported; a table change
-//! that came meanwhile is met. Big values are freed after the unlock.
+//! `Op::Expire`; clients whose keys became ready are served; sums are reported. After it: a table
+//! change that came meanwhile is met, and big values are freed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +13,8 @@ use slots::{Epoch, OpIndex, SlotId};
 
 use crate::slot::keys::Keys;
 use crate::slot::op::{Key, Op};
-use crate::slot::room::{Body, Room, Rooms};
-use crate::slot::waiters::{Hall, Served, Waiting, Watch};
+use crate::slot::room::{Body, Room, Rooms, meet_change};
+use crate::slot::waiters::{Hall, Served, Ticket, Waiting, Watch};
 use crate::store::limits::Limits;
 use crate::store::object::Object;
 
@@ -151,7 +151,7 @@ impl<'a> Owned<'a> {
     #[cold]
     fn expire_met(&mut self) {
         if self.rooms.totals.hold_expiry.load(Ordering::Relaxed) {
-            self.body.keys.take_met_expired();
+            drop(self.body.keys.take_met_expired());
             return;
         }
         self.delete_met();
@@ -169,17 +169,30 @@ impl<'a> Owned<'a> {
     #[cold]
     fn serve_ready(&mut self) {
         while let Some(key) = self.body.hall.as_mut().and_then(|h| h.next_ready()) {
-            let Some(hall) = self.body.hall.as_ref() else { break };
-            for waiter in hall.waiters(&key) {
-                match waiter.serve(self) {
-                    Served::Done | Served::Gone => self.unblock(&waiter),
+            let mut last = None;
+            // Once the key is gone there is nothing left for those further back.
+            while self.keys().exists(Key::new(&key))
+                && let Some(hall) = self.body.hall.as_ref()
+                && let Some(waiter) = hall.next_waiter(&key, last)
+            {
+                last = Some(waiter.ticket());
+                match waiter.serve(&key, self) {
+                    Served::Done | Served::Gone => self.unblock(&*waiter),
                     Served::StillWaiting => {}
-                }
-                if self.body.hall.is_none() {
-                    return;
                 }
             }
         }
+    }
+
+    /// Time has passed while the lock was held (a transaction that slept): keys whose time came
+    /// meanwhile are absent from now on. Never goes back.
+    pub fn note_time(&mut self, now_ms: u64) {
+        self.body.keys.now_ms = self.body.keys.now_ms.max(now_ms);
+    }
+
+    /// A place in line for a client that is about to block.
+    pub fn take_ticket(&self) -> Ticket {
+        self.rooms.take_ticket()
     }
 
     /// Puts a blocked client in line for its keys. Call under the hold in which its command
@@ -189,7 +202,7 @@ impl<'a> Owned<'a> {
     }
 
     /// Takes a blocked client out of line.
-    pub fn unblock(&mut self, waiter: &Arc<dyn Waiting>) {
+    pub fn unblock(&mut self, waiter: &dyn Waiting) {
         if let Some(hall) = self.body.hall.as_mut() {
             hall.unblock(waiter);
         }
@@ -249,9 +262,7 @@ impl Drop for Owned<'_> {
         self.end_group();
         self.report();
         self.room.publish_hint(&self.body);
-        if self.room.admission.has_note() {
-            self.room.act_on_note(&mut self.body);
-        }
+        self.room.door.leave(&mut self.body, meet_change);
         if !self.garbage.is_empty() {
             self.take_out_garbage();
         }

@@ -383,7 +383,7 @@ const HELP: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{TestNode, run_script};
+    use crate::testing::{START_MS, TestNode, run_script};
 
     #[test]
     fn a_client_names_and_describes_itself() {
@@ -413,13 +413,12 @@ mod tests {
     #[test]
     fn an_expired_key_is_hidden_but_kept_while_writes_are_paused() {
         let mut node = TestNode::new(&[]);
-        let set = |node: &mut TestNode, words: &[&[u8]]| node.call(1, words);
-        set(&mut node, &[b"psetex", b"k", b"10", b"v"]);
-        set(&mut node, &[b"client", b"pause", b"5000", b"write"]);
+        node.set_expiring(b"k", b"v", START_MS + 10);
+        assert_eq!(node.call(1, &[b"client", b"pause", b"5000", b"write"]), b"+OK\r\n");
         node.advance(20);
         assert_eq!(node.call(1, &[b"get", b"k"]), b"$-1\r\n");
         assert_eq!(node.node.key_count(), 1);
-        set(&mut node, &[b"client", b"unpause"]);
+        node.call(1, &[b"client", b"unpause"]);
         assert_eq!(node.call(1, &[b"get", b"k"]), b"$-1\r\n");
         assert_eq!(node.node.key_count(), 0);
     }

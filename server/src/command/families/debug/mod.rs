@@ -395,7 +395,7 @@ const HELP: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{TestNode, play_file};
+    use crate::testing::{START_MS, TestNode, play_file};
 
     fn node() -> TestNode {
         TestNode::new(&["--enable-debug-command", "yes"])
@@ -422,7 +422,7 @@ mod tests {
         for i in 0..300 {
             let n = i.to_string();
             node.call(1, &[b"set", format!("s{i}").as_bytes(), n.as_bytes()]);
-            node.call(1, &[b"psetex", format!("t{i}").as_bytes(), b"90000", n.as_bytes()]);
+            node.set_expiring(format!("t{i}").as_bytes(), n.as_bytes(), START_MS + 90_000);
         }
         let big = vec![b'x'; 100_000];
         node.call(1, &[b"set", b"blob", &big]);
@@ -430,6 +430,9 @@ mod tests {
         assert_eq!(node.call(1, &[b"debug", b"reload"]), b"+OK\r\n");
         assert_eq!(node.call(1, &[b"debug", b"digest"]), before);
         assert_eq!(node.node.key_count(), 601);
+        node.advance(90_000);
+        assert_ne!(node.call(1, &[b"debug", b"digest"]), before);
+        assert_eq!(node.node.key_count(), 301);
     }
 
     #[test]
