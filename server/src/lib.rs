@@ -17,7 +17,6 @@
 pub mod command;
 pub mod config;
 pub mod control;
-pub mod expiry;
 pub mod gate;
 pub mod io;
 pub mod node;

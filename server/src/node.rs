@@ -14,8 +14,8 @@ use crate::command::{NodeState, Topology};
 use crate::config::Start;
 use crate::control::FixedTable;
 use crate::control::fixed::{FoundingNode, TableSink};
-use crate::expiry::ExpiryTask;
 use crate::io::edges::{RealChores, RealEdges};
+use crate::io::expiry::ExpiryTask;
 use crate::io::{clock, listen, signals};
 use crate::slot::Rooms;
 
@@ -195,6 +195,8 @@ async fn tick(node: Arc<NodeState>) {
         node.check_memory();
         let now = clock::now();
         node.tick_pause(now);
+        node.rooms.settle();
+        node.promises.tick(now.mono_ns, &node.clients);
         node.stats.sample_rates(now.mono_ns);
         let newest = node.config.live().revision();
         if newest != revision {

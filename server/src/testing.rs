@@ -2,7 +2,8 @@
 //!
 //! A script is text: `> words` is a request, the lines after it are the reply. `> 2: words` is
 //! sent by client 2. `@advance 100` moves both clocks by 100 ms; `@resume 2` lets blocked client
-//! 2 read its mailbox. `UPDATE_EXPECT=1` rewrites the replies: read the diff.
+//! 2 read its mailbox; `@letter 2 timeout` (or `error`) posts CLIENT UNBLOCK's letter to it;
+//! `@close 2` ends its connection. `UPDATE_EXPECT=1` rewrites the replies: read the diff.
 //!
 //! A reply is one line per element, nested ones indented: `OK` (simple), `"bulk"`, `(integer) 1`,
 //! `(error) ERR ...`, `(nil)`, `(nil array)`, `(array 2)`, `(map 1)`, `(set 1)`, `(double) 1.5`,
@@ -18,10 +19,12 @@ use std::time::Duration;
 use slots::{Addresses, ClusterId, Endpoint, NodeId, SlotRanges};
 
 use crate::command::client::ClientShared;
+use crate::command::mailbox::letter;
 use crate::command::{Client, Edges, MemoryUse, NodeState, Now, Topology};
 use crate::config::Config;
 use crate::control::FixedTable;
 use crate::control::fixed::{FoundingNode, TableSink};
+use crate::resp::Proto;
 use crate::session::{Session, Step, Worker};
 use crate::slot::room::Chores;
 use crate::slot::{Admit, Key, Op, Patience, Rooms};
@@ -155,6 +158,7 @@ impl TestNode {
     pub fn send(&mut self, number: u32, bytes: &[u8]) -> Vec<u8> {
         let node = self.node.clone();
         self.client(number).input.extend_from_slice(bytes);
+        let mut written = Vec::new();
         loop {
             let now = node.edges.now();
             node.sync_limits();
@@ -163,6 +167,8 @@ impl TestNode {
             let input = std::mem::take(&mut client.input);
             let progress = client.session.process(&input, &mut self.worker, &node, now);
             client.input = input[progress.consumed..].to_vec();
+            client.session.hold_back(&mut self.worker, &node);
+            written.append(&mut self.worker.out);
             match progress.step {
                 Step::Flush | Step::Busy(_) => {}
                 Step::Blocked { .. } | Step::Paused => {
@@ -181,7 +187,7 @@ impl TestNode {
                 }
             }
         }
-        std::mem::take(&mut self.worker.out)
+        written
     }
 
     /// Lets a blocked client look at its mailbox and deadline; returns what it then gets.
@@ -193,9 +199,42 @@ impl TestNode {
         if client.session.is_blocked() {
             client.session.resume(letters, now, &mut self.worker, &node);
         }
+        client.session.hold_back(&mut self.worker, &node);
         let mut out = std::mem::take(&mut self.worker.out);
         out.extend(self.send(number, b""));
         out
+    }
+
+    /// What others see of client `number`.
+    pub fn shared(&mut self, number: u32) -> Arc<ClientShared> {
+        self.client(number).session.client.shared.clone()
+    }
+
+    /// Switches client `number` to a protocol, as HELLO does.
+    pub fn set_proto(&mut self, number: u32, proto: Proto) {
+        self.client(number).session.client.set_proto(proto);
+    }
+
+    /// Does an answer lie ready for blocked client `number`?
+    pub fn is_served(&self, number: u32) -> bool {
+        let client = self.clients.get(&number);
+        client.is_some_and(|c| c.session.client.shared.mailbox.has(letter::SERVED))
+    }
+
+    /// Takes client `number` out, to be driven by a thread of its own.
+    pub fn lend(&mut self, number: u32) -> LentClient {
+        self.client(number);
+        let client = self.clients.remove(&number).expect("made above");
+        let worker = Worker::new(self.node.stats.add_worker(), u64::from(number));
+        LentClient { session: client.session, worker, node: self.node.clone() }
+    }
+
+    /// The connection of client `number` is lost; the next use of the number is a new one.
+    pub fn close(&mut self, number: u32) {
+        if let Some(mut client) = self.clients.remove(&number) {
+            client.session.close(&self.node);
+            self.node.clients.remove(client.session.client.shared.id);
+        }
     }
 
     /// Sends one command; returns the raw reply.
@@ -223,6 +262,37 @@ impl TestNode {
     /// Has the connection been closed by the server?
     pub fn is_closed(&self, number: u32) -> bool {
         self.clients.get(&number).is_some_and(|c| c.closed)
+    }
+}
+
+/// A client with a worker of its own.
+pub struct LentClient {
+    session: Session,
+    worker: Worker,
+    node: Arc<NodeState>,
+}
+
+impl LentClient {
+    /// Sends whole requests; returns the raw replies so far. A busy room is tried again at once.
+    pub fn send(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut input = bytes;
+        loop {
+            let now = self.node.edges.now();
+            let progress = self.session.process(input, &mut self.worker, &self.node, now);
+            input = &input[progress.consumed..];
+            match progress.step {
+                Step::Flush | Step::Busy(_) => {}
+                _ => return std::mem::take(&mut self.worker.out),
+            }
+        }
+    }
+
+    /// Looks at the mailbox after any deadline has passed; returns what there is.
+    pub fn resume_late(&mut self) -> Vec<u8> {
+        let now = Now { mono_ns: u64::MAX, ..self.node.edges.now() };
+        let letters = self.session.client.shared.mailbox.take();
+        self.session.resume(letters, now, &mut self.worker, &self.node);
+        std::mem::take(&mut self.worker.out)
     }
 }
 
@@ -306,6 +376,18 @@ pub fn play(node: &mut TestNode, script: &str) -> String {
         } else if let Some(ms) = line.strip_prefix("@advance ") {
             let _ = writeln!(played, "{line}");
             node.advance(ms.parse().expect("milliseconds"));
+        } else if let Some(number) = line.strip_prefix("@close ") {
+            let _ = writeln!(played, "{line}");
+            node.close(number.parse().expect("a client number"));
+        } else if let Some(what) = line.strip_prefix("@letter ") {
+            let _ = writeln!(played, "{line}");
+            let (number, how) = what.split_once(' ').expect("a client number and a word");
+            let bit = match how {
+                "timeout" => letter::UNBLOCK_TIMEOUT,
+                "error" => letter::UNBLOCK_ERROR,
+                other => panic!("unknown letter {other:?}"),
+            };
+            node.shared(number.parse().expect("a client number")).mailbox.post(bit);
         } else if let Some(number) = line.strip_prefix("@resume ") {
             let _ = writeln!(played, "{line}");
             let number = number.parse().expect("a client number");

@@ -41,6 +41,8 @@ pub mod client_flag {
     pub const PAUSED: u32 = 1 << 7;
     /// Speaks RESP3.
     pub const RESP3: u32 = 1 << 8;
+    /// Replies wait at the gate.
+    pub const GATED: u32 = 1 << 9;
 }
 
 /// Text a client said of itself.

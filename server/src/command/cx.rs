@@ -71,6 +71,17 @@ pub struct Cx<'a> {
     /// The command runs on behalf of a blocked client whose key became ready: a key of the
     /// wrong type means "still not there", not an error.
     pub serving: bool,
+    /// The key that became ready, while serving.
+    pub ready: Option<&'a [u8]>,
+}
+
+impl Cx<'_> {
+    /// Is this one of a blocking command's keys to be looked at? Any is, but while serving only
+    /// the one that became ready: keys are served in the order in which they received data, not
+    /// in the order of the words.
+    pub fn considers(&self, key: &[u8]) -> bool {
+        self.ready.is_none_or(|ready| ready == key)
+    }
 }
 
 /// How a blocked client is answered when its time is up.
@@ -78,14 +89,23 @@ pub struct Cx<'a> {
 pub enum TimeoutReply {
     /// `*-1` (RESP3 `_`).
     NullArray,
-    /// `$-1` (RESP3 `_`).
+    /// `$-1` (RESP3 `_`) at once inside MULTI, but `*-1` after a wait: Redis does not tell its
+    /// blocking commands apart when time is up.
     Null,
     /// A number: how many copies WAIT saw.
     Int(i64),
 }
 
 impl TimeoutReply {
-    /// Writes the answer.
+    /// Writes the answer after a wait.
+    pub fn write_late(self, reply: &mut Reply<'_>) {
+        match self {
+            TimeoutReply::NullArray | TimeoutReply::Null => reply.null_array(),
+            TimeoutReply::Int(n) => reply.int(n),
+        }
+    }
+
+    /// Writes the answer inside MULTI.
     pub fn write(self, reply: &mut Reply<'_>) {
         match self {
             TimeoutReply::NullArray => reply.null_array(),
@@ -228,6 +248,13 @@ impl NodeCx<'_> {
             return Self::enter_free(self.node, slot, self.now, Patience::Nested, f);
         }
         Self::enter_free(self.node, slot, self.now, patience, f)
+    }
+
+    /// Has the slot no keys, as far as can be told without its lock? No for the held room: what
+    /// the transaction put there is not published yet.
+    pub fn looks_empty(&self, slot: SlotId) -> bool {
+        let held = self.held.as_ref().is_some_and(|held| held.slot() == slot);
+        !held && self.node.rooms.looks_empty(slot)
     }
 
     fn enter_free<R>(

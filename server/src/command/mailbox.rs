@@ -48,20 +48,26 @@ impl Mailbox {
         self.letters.fetch_and(!letter, Ordering::SeqCst);
     }
 
+    /// Is any of these there?
+    pub fn has(&self, kinds: u32) -> bool {
+        self.letters.load(Ordering::SeqCst) & kinds != 0
+    }
+
     /// Is there anything? One load.
     #[inline]
     pub fn any(&self) -> bool {
         self.letters.load(Ordering::Relaxed) != 0
     }
 
-    /// Ready with the letters when there are any.
-    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<u32> {
-        if self.letters.load(Ordering::SeqCst) == 0 {
+    /// Ready with the letters of these kinds when there are any; others stay in the box for
+    /// whoever waits for them.
+    pub fn poll(&self, kinds: u32, cx: &mut Context<'_>) -> Poll<u32> {
+        if self.letters.load(Ordering::SeqCst) & kinds == 0 {
             self.waker.register(cx.waker());
-            if self.letters.load(Ordering::SeqCst) == 0 {
+            if self.letters.load(Ordering::SeqCst) & kinds == 0 {
                 return Poll::Pending;
             }
         }
-        Poll::Ready(self.take())
+        Poll::Ready(self.letters.fetch_and(!kinds, Ordering::SeqCst) & kinds)
     }
 }

@@ -14,6 +14,7 @@ pub mod error;
 pub mod families;
 pub mod keyspec;
 pub mod mailbox;
+pub mod promise;
 pub mod registry;
 pub mod slow_log;
 pub mod state;

@@ -9,17 +9,17 @@ use slots::{NodeId, SlotId, SlotTable};
 
 use crate::command::client::{ClientShared, client_flag};
 use crate::command::cx::{Edges, Now};
+use crate::command::families::cluster::TopologyReplies;
 use crate::command::mailbox::letter;
+use crate::command::promise::Promises;
 use crate::command::slow_log::SlowLog;
 use crate::command::stats::Stats;
 use crate::command::{Args, Client, Command, CommandError, CommandId, flag, registry};
 use crate::config::Config;
 use crate::config::live::EndpointType;
 use crate::control::TableLog;
-use crate::session::Worker;
 use crate::slot::{Admit, Op, Ownership, Patience, Refused, Rooms};
 use crate::store::limits::Limits;
-use slots::OpIndex;
 
 /// The table this node goes by, and who it is in it.
 #[derive(Clone)]
@@ -43,6 +43,8 @@ pub struct NodeState {
     pub stats: Stats,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// What replies wait for.
+    pub promises: Promises,
     /// SLOWLOG.
     pub slow_log: SlowLog,
     /// The outside world.
@@ -59,6 +61,10 @@ pub struct NodeState {
     pub peak_memory: AtomicU64,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// Some slot has no owner.
+    uncovered: AtomicBool,
+    /// The last replies to CLUSTER SLOTS and CLUSTER NODES.
+    pub topology_replies: TopologyReplies,
     /// Path of the configuration file, if one was given.
     pub config_file: Option<String>,
     /// Bytes in use before the first client came.
@@ -71,7 +77,6 @@ pub struct NodeState {
 #[derive(Default)]
 struct BeforeReset {
     freed_objects: AtomicU64,
-    write_calls: AtomicU64,
 }
 
 impl NodeState {
@@ -94,6 +99,7 @@ impl NodeState {
             clients: Clients::default(),
             stats: Stats::default(),
             pause: Pause::default(),
+            promises: Promises::default(),
             slow_log: SlowLog::default(),
             edges,
             table_log,
@@ -102,6 +108,8 @@ impl NodeState {
             over_maxmemory: AtomicBool::new(false),
             peak_memory: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
+            uncovered: AtomicBool::new(false),
+            topology_replies: TopologyReplies::default(),
             config_file,
             startup_memory,
             before_reset: BeforeReset::default(),
@@ -123,6 +131,7 @@ impl NodeState {
             topology.table = table.clone();
             topology.me
         };
+        let mut uncovered = false;
         for slot in SlotId::all() {
             let row = table.slot(slot);
             let ownership = match row.owner() {
@@ -130,10 +139,39 @@ impl NodeState {
                 Some(owner) if owner == me => Ownership::Owned,
                 Some(_) => Ownership::Foreign,
             };
+            uncovered |= ownership == Ownership::Unassigned;
             let installed = (ownership, row.epoch());
-            if self.rooms.ownership(slot) != installed {
+            let now = self.rooms.ownership(slot);
+            // A seal is this node's own doing: a table that says the same as before about the
+            // slot does not break it.
+            let is_sealed =
+                ownership == Ownership::Owned && now == (Ownership::Sealed, row.epoch());
+            if now != installed && !is_sealed {
                 self.rooms.install(slot, ownership, row.epoch());
             }
+        }
+        self.uncovered.store(uncovered, Ordering::Relaxed);
+    }
+
+    /// Are all keys refused because a slot has no owner (`cluster-require-full-coverage`)?
+    #[inline]
+    pub fn is_down(&self) -> bool {
+        self.uncovered.load(Ordering::Relaxed)
+            && self.config.live().cluster_require_full_coverage.load()
+    }
+
+    /// Refuses a command for a key while the cluster is down. What is said of a slot without an
+    /// owner is `check_served`'s.
+    pub fn check_up(&self, slot: SlotId, command: &Command) -> Result<(), CommandError> {
+        if !self.is_down() || self.rooms.ownership(slot).0 == Ownership::Unassigned {
+            return Ok(());
+        }
+        match (self.config.live().cluster_allow_reads_when_down.load(), command.writes()) {
+            (true, false) => Ok(()),
+            (true, true) => Err(CommandError::Static(
+                "CLUSTERDOWN The cluster is down and only accepts read commands",
+            )),
+            (false, _) => Err(CommandError::Static(slots::redirect::CLUSTERDOWN)),
         }
     }
 
@@ -251,7 +289,6 @@ impl NodeState {
     pub fn reset_stats(&self) {
         let (_, freed) = self.edges.freed_objects();
         self.before_reset.freed_objects.store(freed, Ordering::Relaxed);
-        self.before_reset.write_calls.store(self.write_calls(), Ordering::Relaxed);
         self.stats.reset();
         self.rooms.totals.expired.store(0, Ordering::Relaxed);
     }
@@ -261,13 +298,6 @@ impl NodeState {
         let (pending, freed) = self.edges.freed_objects();
         let before = self.before_reset.freed_objects.load(Ordering::Relaxed);
         (pending, freed.saturating_sub(before))
-    }
-
-    /// Commands that may write, called since the start.
-    pub fn write_calls(&self) -> u64 {
-        let writes = registry().all().filter(|(_, entry)| entry.command.writes());
-        let now: u64 = writes.map(|(id, _)| self.stats.command(id).calls).sum();
-        now + self.before_reset.write_calls.load(Ordering::Relaxed)
     }
 
     /// Bytes of keys and values of this node.
@@ -285,22 +315,25 @@ impl NodeState {
         registry().is_timed(id) || (0..LOOK_BELOW_US).contains(&threshold)
     }
 
-    /// Books an op group for the gate: what reply depends on which index. Nothing is promised
-    /// by one copy in memory, so nothing is booked (DESIGN 3, Gate).
-    #[inline]
-    pub fn note_promise(&self, worker: &mut Worker, slot: SlotId, index: Option<OpIndex>) {
-        let _ = (worker, slot, index);
-    }
-
-    /// Empties every slot of this node, one op group a slot. May wait for rooms.
-    pub fn flush_all(&self, now: Now) {
-        for slot in SlotId::all() {
-            if let Admit::Served(mut owned) = self.rooms.admit(slot, now.unix_ms, Patience::Block)
+    /// Empties every slot of this node, one op group a slot, but the one that a transaction has
+    /// emptied already (and may have filled again). May wait for rooms.
+    pub fn flush_all(&self, now: Now, done: Option<SlotId>) {
+        for slot in SlotId::all().filter(|slot| Some(*slot) != done) {
+            if !self.rooms.looks_empty(slot)
+                && let Admit::Served(mut owned) =
+                    self.rooms.admit(slot, now.unix_ms, Patience::Block)
                 && !owned.keys().is_empty()
             {
                 owned.apply(Op::Flush);
             }
         }
+    }
+
+    /// Changes of keys by commands since the start; INFO's rdb_changes_since_last_save counts
+    /// from the last save.
+    pub fn changes(&self) -> u64 {
+        let booked = self.stats.sum(|worker| &worker.changes);
+        booked + self.rooms.totals.dirty.load(Ordering::Relaxed)
     }
 
     /// Keys of this node.

@@ -66,6 +66,8 @@ pub struct WorkerStats {
     pub hits: Counter,
     /// Look-ups by readers that found none.
     pub misses: Counter,
+    /// Changes of keys by commands, since the start.
+    pub changes: Counter,
     /// Error replies.
     pub errors: Counter,
     /// Error replies by first word.
@@ -83,6 +85,7 @@ impl WorkerStats {
             writes: Counter::default(),
             hits: Counter::default(),
             misses: Counter::default(),
+            changes: Counter::default(),
             errors: Counter::default(),
             error_prefixes: Mutex::new(BTreeMap::new()),
         }

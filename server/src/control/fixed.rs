@@ -124,16 +124,17 @@ impl TableLog for Arc<FixedTable> {
         if self.shared {
             return done(Err(ProposeError::Fixed));
         }
-        let (verdicts, table) = {
+        let verdicts = {
             let mut table = self.table.lock();
             let version = TableVersion(table.version().0 + 1);
             let proposal = Proposal { cluster: self.cluster, by: self.me, change };
             let verdicts = table.apply(&proposal, version);
-            (verdicts, Arc::new(table.clone()))
+            // Under the lock: versions are installed in their order.
+            if let Some(sink) = self.sink.get().and_then(Weak::upgrade) {
+                sink.install(Arc::new(table.clone()));
+            }
+            verdicts
         };
-        if let Some(sink) = self.sink.get().and_then(Weak::upgrade) {
-            sink.install(table);
-        }
         done(Ok(verdicts));
     }
 }

@@ -72,6 +72,13 @@ impl From<io::Error> for End {
     }
 }
 
+/// What a connection that waits for input was woken by.
+#[derive(PartialEq, Eq)]
+enum Woken {
+    Input,
+    Gate,
+}
+
 struct Conn {
     stream: TcpStream,
     node: Arc<NodeState>,
@@ -125,7 +132,10 @@ impl Conn {
 
     /// Waits for input, answers it, writes.
     async fn turn(&mut self) -> Result<(), End> {
-        self.wait_readable().await?;
+        if self.wait_readable().await? == Woken::Gate {
+            self.release()?;
+            return self.drain().await;
+        }
         let mut step = self.read_and_process()?;
         let mut busy = Backoff::default();
         loop {
@@ -135,8 +145,14 @@ impl Conn {
                     self.need = bytes;
                     return Ok(());
                 }
-                Step::Close => return Err(End::Closed),
-                Step::Flush => self.process_leftover()?,
+                Step::Close => {
+                    self.wait_gate(|session| session.holds_replies()).await?;
+                    return Err(End::Closed);
+                }
+                Step::Flush => {
+                    self.wait_gate(|session| !session.may_read()).await?;
+                    self.process_leftover()?
+                }
                 Step::Busy(_) => {
                     busy.wait().await;
                     self.check_killed()?;
@@ -161,16 +177,23 @@ impl Conn {
         }
     }
 
-    async fn wait_readable(&mut self) -> Result<(), End> {
+    async fn wait_readable(&mut self) -> Result<Woken, End> {
         let shared = self.session.client.shared.clone();
+        let may_read = self.session.may_read();
         let stream = &self.stream;
         let ready = std::future::poll_fn(|cx| {
-            if let Poll::Ready(letters) = shared.mailbox.poll(cx)
-                && letters & letter::KILL != 0
-            {
-                return Poll::Ready(Err(End::Killed));
+            if let Poll::Ready(letters) = shared.mailbox.poll(letter::KILL | letter::GATE, cx) {
+                if letters & letter::KILL != 0 {
+                    return Poll::Ready(Err(End::Killed));
+                }
+                if letters & letter::GATE != 0 {
+                    return Poll::Ready(Ok(Woken::Gate));
+                }
             }
-            stream.poll_read_ready(cx).map_err(End::Io)
+            if !may_read {
+                return Poll::Pending;
+            }
+            stream.poll_read_ready(cx).map_ok(|()| Woken::Input).map_err(End::Io)
         });
         let idle = self.node.config.live().timeout_s.load();
         if idle == 0 {
@@ -241,8 +264,15 @@ impl Conn {
         Ok(())
     }
 
+    /// Watermarks moved: writes the replies that may leave now.
+    fn release(&mut self) -> Result<(), End> {
+        let node = self.node.clone();
+        with_local(&node, |local| self.write_out(&mut local.worker))
+    }
+
     /// Writes the worker's replies; what the socket does not take is kept.
     fn write_out(&mut self, worker: &mut Worker) -> Result<(), End> {
+        self.session.hold_back(worker, &self.node);
         if worker.out.is_empty() {
             return Ok(());
         }
@@ -285,9 +315,7 @@ impl Conn {
         while sent < self.pending.len() {
             let stream = &self.stream;
             let writable = std::future::poll_fn(|cx| {
-                if let Poll::Ready(letters) = shared.mailbox.poll(cx)
-                    && letters & letter::KILL != 0
-                {
+                if shared.mailbox.poll(letter::KILL, cx).is_ready() {
                     return Poll::Ready(Err(End::Killed));
                 }
                 stream.poll_write_ready(cx).map_err(End::Io)
@@ -301,6 +329,22 @@ impl Conn {
         }
         self.pending = Vec::new();
         shared.output_bytes.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits while replies at the gate stand in the way: of closing, or of running more. Input
+    /// is not read meanwhile.
+    async fn wait_gate(&mut self, waits: impl Fn(&mut Session) -> bool) -> Result<(), End> {
+        while waits(&mut self.session) {
+            let shared = self.session.client.shared.clone();
+            let kinds = letter::KILL | letter::GATE;
+            let letters = std::future::poll_fn(|cx| shared.mailbox.poll(kinds, cx)).await;
+            if letters & letter::KILL != 0 {
+                return Err(End::Killed);
+            }
+            self.release()?;
+            self.drain().await?;
+        }
         Ok(())
     }
 
@@ -363,7 +407,7 @@ impl Conn {
             let may_read = (self.leftover.len() as u64)
                 < self.node.config.live().client_query_buffer_limit.load();
             let event = std::future::poll_fn(|cx| {
-                if let Poll::Ready(letters) = shared.mailbox.poll(cx) {
+                if let Poll::Ready(letters) = shared.mailbox.poll(u32::MAX, cx) {
                     return Poll::Ready(Ok(Some(letters)));
                 }
                 if may_read {
@@ -379,7 +423,13 @@ impl Conn {
                 },
             };
             if let Some(letters) = letters {
-                return Ok(Some(letters));
+                if letters & letter::GATE != 0 {
+                    self.release()?;
+                }
+                if letters != letter::GATE {
+                    return Ok(Some(letters));
+                }
+                continue;
             }
             self.take_input()?;
         }

@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod conn;
 pub mod edges;
+pub mod expiry;
 pub mod listen;
 pub mod local;
 pub mod log;

@@ -2,20 +2,21 @@
 //!
 //! The waiter lies in the room's hall. Whoever makes the key ready runs the waiter's command
 //! under the same lock hold and leaves the reply here; a time-out, CLIENT UNBLOCK or the
-//! connection's end claims the waiter first, and then nobody serves it.
+//! connection's end takes the waiter back first, and then nobody serves it. Which of the two
+//! came first is decided under the waiter's own lock, held while its command runs: a reply is
+//! there as soon as the waiter counts as served. Locks are taken room first, waiter second.
 //!
 //! ```text
-//!   Waiting --serve--> Served      (reply left, letter posted)
-//!      |-----refuse--> Served      (the slot left: one MOVED)
-//!      +-----claim---> Gone        (time-out, unblock, connection closed)
+//!   Waiting --serve, refuse--> Answered   (reply or MOVED left, letter posted)
+//!      +-------take_back-----> Gone       (time-out, unblock, connection closed)
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use slots::SlotId;
+use slots::{OpIndex, SlotId};
 
 use crate::command::client::client_flag;
 use crate::command::mailbox::letter;
@@ -27,11 +28,7 @@ use crate::config::Config;
 use crate::resp::{Proto, Reply};
 use crate::session::{Session, Step, Worker};
 use crate::slot::waiters::Served;
-use crate::slot::{Owned, Refused, Waiting};
-
-const WAITING: u8 = 0;
-const SERVED: u8 = 1;
-const GONE: u8 = 2;
+use crate::slot::{Owned, Patience, Refused, Ticket, Waiting};
 
 /// The session's side of a block.
 pub(super) struct Blocked {
@@ -42,110 +39,113 @@ pub(super) struct Blocked {
     on_timeout: TimeoutReply,
 }
 
-/// How a block ended.
-enum Ending {
-    /// A reply was left.
-    Served(Left),
-    /// Time-out or CLIENT UNBLOCK.
-    GivenUp,
-}
-
 impl Blocked {
-    /// How it ended, if it has. `give_up`: it ends now unless somebody is serving it.
-    fn ending(&self, give_up: bool) -> Option<Ending> {
-        let Some(waiter) = &self.waiter else { return give_up.then_some(Ending::GivenUp) };
-        if give_up && waiter.claim(GONE) {
-            return Some(Ending::GivenUp);
+    /// What it finds now. `ends`: if nothing else, its time is up.
+    fn wake(&self, ends: bool) -> Wake {
+        match &self.waiter {
+            Some(waiter) => waiter.wake(ends),
+            None if ends => Wake::Gone,
+            None => Wake::Waits,
         }
-        // Claimed and not left yet: whoever serves it is at it, and posts a letter.
-        waiter.left.lock().take().map(Ending::Served)
     }
 }
 
 /// The room's side.
 struct Waiter {
+    ticket: Ticket,
     handler: BlockFn,
     args: OwnedArgs,
     keys: Vec<Box<[u8]>>,
     slot: SlotId,
     proto: Proto,
-    state: AtomicU8,
-    left: Mutex<Option<Left>>,
+    state: Mutex<State>,
     client: Arc<ClientShared>,
     config: Arc<Config>,
 }
 
-/// What the waiter finds when it wakes.
-enum Left {
-    Reply(Vec<u8>),
-    Refused(Refused),
+enum State {
+    Waiting,
+    Answered(Answer),
+    Gone,
 }
 
-impl Waiter {
-    fn claim(&self, to: u8) -> bool {
-        self.state.compare_exchange(WAITING, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-    }
+/// What the client finds when it wakes.
+enum Answer {
+    /// The reply, and the op group it depends on.
+    Reply(Vec<u8>, SlotId, OpIndex),
+    Refused(SlotId, Refused),
 }
 
 impl Waiting for Waiter {
+    fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
     fn keys(&self) -> &[Box<[u8]>] {
         &self.keys
     }
 
-    fn serve(&self, owned: &mut Owned<'_>) -> Served {
-        // Under the room's lock, so no second server; a time-out may still claim it first.
-        if self.state.load(Ordering::SeqCst) != WAITING {
+    fn serve(&self, ready: &[u8], owned: &mut Owned<'_>) -> Served {
+        let mut state = self.state.lock();
+        if !matches!(*state, State::Waiting) {
             return Served::Gone;
         }
-        let mut reply = Vec::new();
-        let now_ms = owned.keys().now_ms();
-        let result = {
-            // Blocking commands choose no random members: any seed does.
-            let mut rng = Rng::seeded(self.client.id);
-            let mut cx = Cx {
-                reply: Reply::new(&mut reply, self.proto),
-                now: Now { unix_ms: now_ms, mono_ns: 0 },
-                rng: &mut rng,
-                live: self.config.live(),
-                serving: true,
-            };
-            if self.would_block(owned) {
-                return Served::StillWaiting;
-            }
-            if !self.claim(SERVED) {
-                return Served::Gone;
-            }
-            (self.handler)(owned, &self.args.args(), &mut cx)
+        let mut bytes = Vec::new();
+        // Blocking commands choose no random members: any seed does.
+        let mut rng = Rng::seeded(self.client.id);
+        let mut cx = Cx {
+            reply: Reply::new(&mut bytes, self.proto),
+            // Time limits were dealt with when the client blocked.
+            now: Now { unix_ms: owned.keys().now_ms(), mono_ns: 0 },
+            rng: &mut rng,
+            live: self.config.live(),
+            serving: true,
+            ready: Some(ready),
         };
-        match result {
+        match (self.handler)(owned, &self.args.args(), &mut cx) {
             Ok(Flow::Done) => {}
-            Ok(Flow::Block(_) | Flow::BlockTimed(_)) => {
-                self.state.store(WAITING, Ordering::SeqCst);
-                return Served::StillWaiting;
-            }
+            Ok(Flow::Block(_) | Flow::BlockTimed(_)) => return Served::StillWaiting,
             Err(error) => {
-                reply.clear();
-                error.write(&mut Reply::new(&mut reply, self.proto));
+                bytes.clear();
+                error.write(&mut Reply::new(&mut bytes, self.proto));
             }
         }
-        *self.left.lock() = Some(Left::Reply(reply));
+        *state = State::Answered(Answer::Reply(bytes, self.slot, owned.index()));
+        drop(state);
         self.client.mailbox.post(letter::SERVED);
         Served::Done
     }
 
     fn refuse(&self, refused: Refused) {
-        if self.claim(SERVED) {
-            *self.left.lock() = Some(Left::Refused(refused));
+        let mut state = self.state.lock();
+        if matches!(*state, State::Waiting) {
+            *state = State::Answered(Answer::Refused(self.slot, refused));
+            drop(state);
             self.client.mailbox.post(letter::SERVED);
         }
     }
 }
 
 impl Waiter {
-    /// None of its keys is there: no need to claim it and try.
-    fn would_block(&self, owned: &Owned<'_>) -> bool {
-        !self.keys.iter().any(|k| owned.keys().exists(crate::slot::Key::new(k)))
+    /// The answer, if there is one; else the waiter is gone if `ends`, and waits on if not.
+    fn wake(&self, ends: bool) -> Wake {
+        let mut state = self.state.lock();
+        match &*state {
+            State::Waiting if !ends => return Wake::Waits,
+            State::Waiting | State::Gone | State::Answered(_) => {}
+        }
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Answered(answer) => Wake::Answered(answer),
+            State::Waiting | State::Gone => Wake::Gone,
+        }
     }
+}
+
+/// What a blocked client finds when it looks.
+enum Wake {
+    Waits,
+    Answered(Answer),
+    Gone,
 }
 
 impl Session {
@@ -162,13 +162,13 @@ impl Session {
         now: Now,
     ) -> Step {
         let waiter = Arc::new(Waiter {
+            ticket: owned.take_ticket(),
             handler,
             args: args.to_owned(),
             keys: on.keys.iter().map(|i| args.at(*i).into()).collect(),
             slot: owned.slot(),
             proto: self.client.proto,
-            state: AtomicU8::new(WAITING),
-            left: Mutex::default(),
+            state: Mutex::new(State::Waiting),
             client: self.client.shared.clone(),
             config: node.config.clone(),
         });
@@ -220,32 +220,34 @@ impl Session {
         let start = worker.out.len();
         let timed_out = blocked.deadline_ns.is_some_and(|at| now.mono_ns >= at);
         let unblocked = letters & (letter::UNBLOCK_TIMEOUT | letter::UNBLOCK_ERROR) != 0;
-        let Some(ending) = blocked.ending(timed_out || unblocked) else {
-            self.blocked = Some(blocked);
-            return false;
-        };
         let mut reply = Reply::new(&mut worker.out, self.client.proto);
-        match ending {
-            Ending::Served(Left::Reply(left)) => worker.out.extend_from_slice(&left),
-            Ending::Served(Left::Refused(refused)) => {
-                let slot = blocked.waiter.as_ref().map(|w| w.slot);
-                if let Some(slot) = slot {
-                    node.refusal(slot, refused).write(&mut reply);
+        match blocked.wake(timed_out || unblocked) {
+            Wake::Waits => {
+                self.blocked = Some(blocked);
+                return false;
+            }
+            Wake::Answered(Answer::Reply(bytes, slot, index)) => {
+                worker.out.extend_from_slice(&bytes);
+                self.promise_index(slot, index, worker, node, start);
+            }
+            Wake::Answered(Answer::Refused(slot, refused)) => {
+                node.refusal(slot, refused).write(&mut reply);
+            }
+            Wake::Gone => {
+                match letters & letter::UNBLOCK_ERROR {
+                    0 => blocked.on_timeout.write_late(&mut reply),
+                    _ => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+                }
+                if let Some(waiter) = &blocked.waiter {
+                    leave_line(waiter, node);
                 }
             }
-            Ending::GivenUp if letters & letter::UNBLOCK_ERROR != 0 => {
-                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
-            }
-            Ending::GivenUp => blocked.on_timeout.write(&mut reply),
         }
         if worker.out.get(start) == Some(&b'-') {
             worker.stats.count_error(&worker.out[start..]);
             worker.stats.commands[blocked.command.index()].failed.add(1);
         }
         if let Some(waiter) = &blocked.waiter {
-            if waiter.state.load(Ordering::SeqCst) == GONE {
-                self.leave_line(waiter, node, now);
-            }
             // As in Redis, the time it waited does not count.
             node.note_slow(blocked.command, &waiter.args.args(), 0, now, &self.client);
         }
@@ -260,22 +262,11 @@ impl Session {
         node.stats.blocked_clients.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes the waiter out of the hall. If the room is busy it stays there as `Gone`, and the
-    /// next one to make its key ready drops it.
-    fn leave_line(&self, waiter: &Arc<Waiter>, node: &NodeState, now: Now) {
-        use crate::slot::{Admit, Patience};
-        let slot = waiter.slot;
-        let waiter: Arc<dyn Waiting> = waiter.clone();
-        if let Admit::Served(mut owned) = node.rooms.admit(slot, now.unix_ms, Patience::Spin) {
-            owned.unblock(&waiter);
-        }
-    }
-
     /// The connection ends while blocked.
     pub(super) fn abandon_block(&mut self, node: &NodeState) {
         if let Some(blocked) = self.blocked.take() {
-            if let Some(waiter) = blocked.waiter.filter(|w| w.claim(GONE)) {
-                self.leave_line(&waiter, node, node.edges.now());
+            if let (Wake::Gone, Some(waiter)) = (blocked.wake(true), &blocked.waiter) {
+                leave_line(waiter, node);
             }
             self.end_block(node);
         }
@@ -284,6 +275,17 @@ impl Session {
     /// Is the client blocked?
     pub fn is_blocked(&self) -> bool {
         self.blocked.is_some()
+    }
+}
+
+/// Takes the waiter out of the hall. A busy room is worth a wait: on a key that is never pushed
+/// to, a waiter left behind would never be dropped.
+fn leave_line(waiter: &Arc<Waiter>, node: &NodeState) {
+    let leave = |patience| node.rooms.leave_line(waiter.slot, &**waiter, patience);
+    if !leave(Patience::Spin) {
+        node.edges.run_long(&mut || {
+            leave(Patience::Block);
+        });
     }
 }
 

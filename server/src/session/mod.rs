@@ -16,6 +16,7 @@
 
 mod batch;
 mod blocked;
+mod gated;
 mod multi;
 mod run;
 pub mod worker;
@@ -23,6 +24,7 @@ pub mod worker;
 use slots::SlotId;
 
 use crate::command::{Client, NodeState, Now};
+use crate::gate::ReplyQueue;
 use crate::resp::{Partial, Reply};
 
 pub use worker::Worker;
@@ -72,12 +74,20 @@ pub struct Session {
     multi: Option<Box<multi::Transaction>>,
     watches: Option<Box<multi::Watches>>,
     blocked: Option<Box<blocked::Blocked>>,
+    replies: ReplyQueue,
 }
 
 impl Session {
     /// A fresh connection.
     pub fn new(client: Client) -> Session {
-        Session { client, partial: Partial::default(), multi: None, watches: None, blocked: None }
+        Session {
+            client,
+            partial: Partial::default(),
+            multi: None,
+            watches: None,
+            blocked: None,
+            replies: ReplyQueue::default(),
+        }
     }
 
     /// Answers every complete request in `input`, as far as the returned step allows. Replies

@@ -12,7 +12,7 @@ use crate::command::{
     SessionVerb, flag, registry,
 };
 use crate::resp::{Proto, Reply};
-use crate::session::run::{Ran, call, cx};
+use crate::session::run::{Ran, call, call_keyless, cx};
 use crate::session::{Session, Step, Worker};
 use crate::slot::{Admit, Key, Owned, Patience, Watch};
 
@@ -314,6 +314,7 @@ impl Session {
         node: &NodeState,
         now: Now,
     ) -> Result<(), CommandError> {
+        let start = worker.out.len();
         let mut owned = None;
         if let Some(slot) = slot {
             match node.rooms.admit(slot, now.unix_ms, patience) {
@@ -332,14 +333,23 @@ impl Session {
         for (id, words) in &multi.queue {
             let (id, args) = (*id, words.args());
             flush_later |= self.exec_one(id, args, owned.as_mut(), worker, node, now);
+            if let Some(owned) = &owned {
+                let (hits, misses) = owned.keys().take_hits();
+                if let Handler::Read(_) = registry().entry(id).command.handler {
+                    worker.stats.hits.add(hits);
+                    worker.stats.misses.add(misses);
+                }
+            }
         }
         if let Some(owned) = owned.as_mut() {
-            let index = owned.end_group();
-            node.note_promise(worker, owned.slot(), index);
+            // What expired while it ran is not there for those who wait for it.
+            owned.note_time(node.edges.now().unix_ms);
+            owned.end_group();
+            self.promise(owned, worker, node, start);
         }
         drop(owned);
         if flush_later {
-            node.edges.run_long(&mut || node.flush_all(now));
+            node.edges.run_long(&mut || node.flush_all(now, slot));
         }
         Ok(())
     }
@@ -385,7 +395,7 @@ impl Session {
                 self.honour_no_touch(command, owned);
                 exec_call(command, owned, &args, &mut cx(worker, self, node, now))
             }
-            (_, None) => Err(CommandError::arity(command.name)),
+            (_, None) => call_keyless(command, &args, node, &mut cx(worker, self, node, now)),
         };
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);

@@ -5,8 +5,8 @@ use slots::SlotId;
 
 use crate::command::client::client_flag;
 use crate::command::{
-    Args, BlockFn, Command, CommandError, CommandId, Cx, Flow, Handler, NodeCx, NodeState, Now,
-    ReplyMode, SessionVerb, flag, registry,
+    Args, Command, CommandError, CommandId, Cx, Flow, Handler, NodeCx, NodeState, Now, ReplyMode,
+    SessionVerb, flag, registry,
 };
 use crate::resp::Reply;
 use crate::session::worker::Request;
@@ -149,6 +149,7 @@ impl Session {
             && self.multi.is_none()
             && self.client.reply_mode == ReplyMode::On
             && !node.pause.is_active()
+            && !node.is_down()
             && (command.flags & flag::DENYOOM == 0 || !node.is_over_maxmemory())
     }
 
@@ -202,8 +203,8 @@ impl Session {
                 self.run_one_slot(id, command, slot, args, hold, worker, node, now, start)
             }
             (None, _) => {
-                let error = CommandError::arity(&registry().entry(id).full_name);
-                self.refuse(Some(id), error, worker, start, true)
+                let result = call_keyless(command, &args, node, &mut cx(worker, self, node, now));
+                self.finish(id, &args, result, None, None, worker, node, now, start)
             }
         }
     }
@@ -225,7 +226,9 @@ impl Session {
             return Err(CommandError::Static(slots::redirect::CROSSSLOT));
         }
         for key in &keys {
-            node.check_served(slots::slot_of(args.at(*key)))?;
+            let slot = slots::slot_of(args.at(*key));
+            node.check_up(slot, command)?;
+            node.check_served(slot)?;
             if one_slot {
                 break;
             }
@@ -248,6 +251,8 @@ impl Session {
         start: usize,
     ) -> Ran {
         if command.flags & flag::LONG != 0 {
+            // It enters the room by itself, and may not find it held by this very batch.
+            hold.let_go();
             return self.run_long(id, command, slot, args, worker, node, now, start);
         }
         let owned = match hold.enter(node, slot, now, Patience::Spin) {
@@ -260,8 +265,7 @@ impl Session {
         self.honour_no_touch(command, owned);
         let timed = node.is_timed(id).then(|| node.edges.now());
         let result = call(command, owned, &args, &mut cx(worker, self, node, now));
-        let index = owned.end_group();
-        node.note_promise(worker, owned.slot(), index);
+        owned.end_group();
         self.finish(id, &args, result, Some(owned), timed, worker, node, now, start)
     }
 
@@ -295,8 +299,7 @@ impl Session {
             self.honour_no_touch(command, owned);
             let timed = Some(node.edges.now());
             let result = call(command, owned, &args, &mut cx(worker, self, node, now));
-            let index = owned.end_group();
-            node.note_promise(worker, owned.slot(), index);
+            owned.end_group();
             ran = self.finish(id, &args, result, Some(owned), timed, worker, node, now, start);
         });
         ran
@@ -349,7 +352,7 @@ impl Session {
         id: CommandId,
         args: &Args<'_>,
         result: Result<Flow, CommandError>,
-        owned: Option<&mut Owned<'_>>,
+        mut owned: Option<&mut Owned<'_>>,
         timed: Option<Now>,
         worker: &mut Worker,
         node: &NodeState,
@@ -364,10 +367,15 @@ impl Session {
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
         worker.stats.processed.add(1);
-        if let Some(owned) = &owned {
+        let held = owned.as_deref().map(|o| (o.slot(), o.index()));
+        if let Some(owned) = &mut owned {
             let (hits, misses) = owned.keys().take_hits();
-            worker.stats.hits.add(hits);
-            worker.stats.misses.add(misses);
+            // Look-ups of writers are no hits or misses, as in Redis.
+            if let Handler::Read(_) = registry().entry(id).command.handler {
+                worker.stats.hits.add(hits);
+                worker.stats.misses.add(misses);
+            }
+            worker.stats.changes.add(owned.take_changes());
         }
         if let Some(begun) = timed {
             let nanos = node.edges.now().mono_ns.saturating_sub(begun.mono_ns);
@@ -399,6 +407,11 @@ impl Session {
                 worker.stats.count_error(&worker.out[start..]);
                 worker.stats.commands[id.index()].failed.add(1);
             }
+        }
+        if let Some((slot, index)) = held
+            && node.promises.is_active()
+        {
+            self.promise_index(slot, index, worker, node, start);
         }
         if self.client.reply_mode == ReplyMode::On && !self.client.close_after_reply {
             return Ran::Next;
@@ -536,18 +549,23 @@ pub(super) fn call(
     match command.handler {
         Handler::Read(f) => f(owned.keys(), args, cx).map(|()| Flow::Done),
         Handler::Write(f) => f(owned, args, cx).map(|()| Flow::Done),
-        Handler::Block(f) => call_block(f, owned, args, cx),
+        Handler::Block(f) => f(owned, args, cx),
         _ => Err(CommandError::Static("ERR the command has no slot")),
     }
 }
 
-fn call_block(
-    f: BlockFn,
-    owned: &mut Owned<'_>,
+/// Calls a one-slot handler whose words name no valid number of keys, before an empty room.
+pub(super) fn call_keyless(
+    command: &Command,
     args: &Args<'_>,
+    node: &NodeState,
     cx: &mut Cx<'_>,
 ) -> Result<Flow, CommandError> {
-    f(owned, args, cx)
+    let mut nowhere = node.rooms.nowhere(cx.now.unix_ms);
+    match call(command, &mut nowhere, args, cx) {
+        Ok(Flow::Block(_)) => Err(CommandError::Syntax),
+        result => result,
+    }
 }
 
 #[inline]
@@ -563,6 +581,7 @@ pub(super) fn cx<'a>(
         rng: &mut worker.rng,
         live: node.config.live(),
         serving: false,
+        ready: None,
     }
 }
 

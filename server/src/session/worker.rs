@@ -44,6 +44,8 @@ pub struct Worker {
     pub(super) args: Vec<ArgRange>,
     pub(super) batch: Vec<Request>,
     pub(super) quoted: Vec<crate::command::OwnedArgs>,
+    /// Replies in `out` that may not leave yet.
+    pub(super) gate: crate::gate::Batch,
 }
 
 impl Worker {
@@ -56,6 +58,7 @@ impl Worker {
             args: Vec::with_capacity(256),
             batch: Vec::with_capacity(BATCH_REQUESTS),
             quoted: Vec::new(),
+            gate: crate::gate::Batch::new(),
         }
     }
 

@@ -12,9 +12,9 @@
 //!      +--------------------- | unassign            (commit to us: Foreign -> Owned)
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use slots::Epoch;
+
+use crate::slot::sync::{AtomicU64, Ordering};
 
 /// What a command wants to do with a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,44 +60,37 @@ const NOTE: u64 = 0b1000;
 const EPOCH_SHIFT: u32 = 4;
 
 /// The atomic word: ownership in the low 3 bits, the note for the lock's holder, the epoch.
-#[derive(Debug)]
 pub struct Admission(AtomicU64);
 
 impl Admission {
     /// A word that refuses everything with `NoTable`.
-    pub const fn unknown() -> Admission {
+    pub fn unknown() -> Admission {
         Admission(AtomicU64::new(Ownership::Unknown as u64))
     }
 
     /// Installs a new relation and epoch, with a note for whoever holds the room's lock. Never
     /// blocks.
     pub fn install(&self, ownership: Ownership, epoch: Epoch) {
-        self.0.store(epoch.0 << EPOCH_SHIFT | NOTE | ownership as u64, Ordering::SeqCst);
+        // A swap, not a store: loom orders read-modify-writes among themselves.
+        self.0.swap(epoch.0 << EPOCH_SHIFT | NOTE | ownership as u64, Ordering::SeqCst);
     }
 
-    /// Is there a note? One load; the holder of the lock asks before it lets go.
+    /// Is there a note? One load; whoever has let go of the lock asks.
     #[inline]
     pub fn has_note(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & NOTE != 0
+        self.0.load(Ordering::SeqCst) & NOTE != 0
     }
 
-    /// Takes the note; true if there was one.
-    pub fn take_note(&self) -> bool {
-        self.0.fetch_and(!NOTE, Ordering::SeqCst) & NOTE != 0
+    /// Takes the note, with the relation and epoch it is about.
+    pub fn take_note(&self) -> Option<(Ownership, Epoch)> {
+        let word = self.0.fetch_and(!NOTE, Ordering::SeqCst);
+        (word & NOTE != 0).then(|| decode(word))
     }
 
     /// The relation and the epoch it began at, read together.
     #[inline]
     pub fn load(&self) -> (Ownership, Epoch) {
-        let word = self.0.load(Ordering::SeqCst);
-        let ownership = match word & OWNERSHIP_MASK {
-            0 => Ownership::Unassigned,
-            1 => Ownership::Foreign,
-            2 => Ownership::Owned,
-            3 => Ownership::Sealed,
-            _ => Ownership::Unknown,
-        };
-        (ownership, Epoch(word >> EPOCH_SHIFT))
+        decode(self.0.load(Ordering::SeqCst))
     }
 
     /// May a command pass? The refusals first, as they are the point of the system.
@@ -114,7 +107,18 @@ impl Admission {
     }
 }
 
-#[cfg(test)]
+fn decode(word: u64) -> (Ownership, Epoch) {
+    let ownership = match word & OWNERSHIP_MASK {
+        0 => Ownership::Unassigned,
+        1 => Ownership::Foreign,
+        2 => Ownership::Owned,
+        3 => Ownership::Sealed,
+        _ => Ownership::Unknown,
+    };
+    (ownership, Epoch(word >> EPOCH_SHIFT))
+}
+
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 
@@ -131,7 +135,9 @@ mod tests {
             word.install(ownership, Epoch(7));
             assert_eq!(word.check(), want);
             assert_eq!(word.load(), (ownership, Epoch(7)));
-            assert!(word.has_note() && word.take_note() && !word.take_note());
+            assert!(word.has_note());
+            assert_eq!(word.take_note(), Some((ownership, Epoch(7))));
+            assert!(!word.has_note() && word.take_note().is_none());
             assert_eq!(word.load(), (ownership, Epoch(7)));
         }
     }

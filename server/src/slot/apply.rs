@@ -76,6 +76,12 @@ impl Owned<'_> {
                 list.remove_range(start, count);
                 count
             }),
+            Op::ListRemoveEqual { key, from, value, count } => {
+                self.with_list(key, |list, _| match from {
+                    End::Front => list.remove_equal_from_head(value, count),
+                    End::Back => list.remove_equal_from_tail(value, count),
+                })
+            }
             Op::SetAdd { key, members } => self
                 .with_set(key, |set, limits| members.iter().filter(|m| set.add(m, limits)).count()),
             Op::SetRemove { key, members } => {
@@ -114,7 +120,8 @@ impl Owned<'_> {
             self.body.boxed_bytes += boxed_bytes(&object);
             NewValue::Boxed(object)
         };
-        let old = self.body.keys.table.put(key.hash, key.bytes, new, expiry);
+        let keys = &mut self.body.keys;
+        let old = keys.table.put_fresh(key.hash, key.bytes, new, expiry, keys.access_clock);
         let absent = matches!(old, Old::Absent);
         self.dispose(old);
         self.changed(key);
@@ -128,7 +135,8 @@ impl Owned<'_> {
         self.note_expiry(&expiry);
         self.body.boxed_bytes += boxed_bytes(&object);
         let new = NewValue::Boxed(object);
-        let old = self.body.keys.table.put(key.hash, key.bytes, new, expiry);
+        let keys = &mut self.body.keys;
+        let old = keys.table.put_fresh(key.hash, key.bytes, new, expiry, keys.access_clock);
         let absent = matches!(old, Old::Absent);
         self.dispose(old);
         self.changed(key);
@@ -179,7 +187,7 @@ impl Owned<'_> {
         let table = &mut self.body.keys.table;
         let Some(entry) = table.find(from.hash, from.bytes) else { return 0 };
         let expiry = entry.expiry().map_or(Expiry::Never, Expiry::At);
-        let marks = entry.marks();
+        let (access, marks) = (entry.access(), entry.marks());
         let flat = match entry.value() {
             EntryValue::Bytes(b) => Some(b.to_vec()),
             EntryValue::Boxed(_) => None,
@@ -190,7 +198,7 @@ impl Owned<'_> {
             (None, Old::Boxed(object)) => NewValue::Boxed(object),
             _ => unreachable!("a value is flat or boxed"),
         };
-        let old = table.put(to.hash, to.bytes, new, expiry);
+        let old = table.put_fresh(to.hash, to.bytes, new, expiry, access);
         if let Some(mut entry) = table.find_mut(to.hash, to.bytes) {
             entry.set_marks(marks);
         }
@@ -264,14 +272,17 @@ impl Owned<'_> {
             let object = Box::new(Object::Blob(blob));
             self.body.boxed_bytes += boxed_bytes(&object);
             let new = NewValue::Boxed(object);
-            let old = self.body.keys.table.put(key.hash, key.bytes, new, Expiry::Keep);
+            let keys = &mut self.body.keys;
+            let clock = keys.access_clock;
+            let old = keys.table.put_fresh(key.hash, key.bytes, new, Expiry::Keep, clock);
             self.dispose(old);
             return len;
         }
         value.resize(len, 0);
         value[offset..end].copy_from_slice(bytes);
-        let table = &mut self.body.keys.table;
-        let old = table.put(key.hash, key.bytes, NewValue::Bytes(&value), Expiry::Keep);
+        let (clock, table) = (self.body.keys.access_clock, &mut self.body.keys.table);
+        let new = NewValue::Bytes(&value);
+        let old = table.put_fresh(key.hash, key.bytes, new, Expiry::Keep, clock);
         if let Some(mut entry) = table.find_mut(key.hash, key.bytes) {
             entry.set_marks(MARK_RAW);
         }
@@ -295,11 +306,12 @@ impl Owned<'_> {
     ) -> R {
         let limits = self.limits();
         let body = &mut *self.body;
-        let table = &mut body.keys.table;
+        let (clock, table) = (body.keys.access_clock, &mut body.keys.table);
         if table.find(key.hash, key.bytes).is_none() {
             let object = Box::new(make());
             body.boxed_bytes += boxed_bytes(&object);
-            table.put(key.hash, key.bytes, NewValue::Boxed(object), Expiry::Never);
+            let new = NewValue::Boxed(object);
+            table.put_fresh(key.hash, key.bytes, new, Expiry::Never, clock);
         }
         let mut entry = table.find_mut(key.hash, key.bytes).expect("put just above");
         let object = entry.boxed_mut().expect("a collection op on a key that is a flat string");

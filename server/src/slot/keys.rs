@@ -243,6 +243,11 @@ impl Keys {
         self.table.len()
     }
 
+    /// Keys with an expiry.
+    pub fn expiring(&self) -> usize {
+        self.table.expiring()
+    }
+
     /// No keys at all.
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0
@@ -268,8 +273,11 @@ impl Keys {
 
     #[cold]
     fn note_expired(&self, key: &[u8]) {
+        /// The latest notes are compared, against a command that names a key many times; a note
+        /// too many does no harm.
+        const COMPARED: usize = 16;
         let mut met = self.met_expired.take().unwrap_or_default();
-        if !met.iter().any(|k| &**k == key) {
+        if !met.iter().rev().take(COMPARED).any(|k| &**k == key) {
             met.push(key.into());
         }
         self.met_expired.set(Some(met));
@@ -284,14 +292,20 @@ impl Keys {
         self.met_expired.take().map_or_else(Vec::new, |met| *met)
     }
 
+    /// Looks a key up for a command that asks about it but does not use its value: counted as a
+    /// hit or miss, without moving the access clock.
+    #[inline]
+    pub fn look(&self, key: Key<'_>) -> Option<Found<'_>> {
+        let found = self.peek(key);
+        let count = if found.is_some() { &self.hits } else { &self.misses };
+        count.set(count.get().wrapping_add(1));
+        found
+    }
+
     /// Looks a key up as a command's access (moves its access clock).
     #[inline]
     pub fn find(&self, key: Key<'_>) -> Option<Found<'_>> {
-        let Some(found) = self.peek(key) else {
-            self.misses.set(self.misses.get().wrapping_add(1));
-            return None;
-        };
-        self.hits.set(self.hits.get().wrapping_add(1));
+        let found = self.look(key)?;
         if self.touch && found.entry.access() != self.access_clock {
             found.entry.set_access(self.access_clock);
         }

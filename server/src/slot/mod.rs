@@ -7,10 +7,12 @@
 
 pub mod admission;
 mod apply;
+pub mod door;
 pub mod keys;
 pub mod op;
 mod owned;
 pub mod room;
+pub mod sync;
 pub mod waiters;
 
 pub use admission::{Access, Admission, Ownership, Refused};
@@ -18,7 +20,7 @@ pub use keys::{Found, Keys, Str, Value};
 pub use op::{End, Key, Op};
 pub use owned::{Owned, access_clock};
 pub use room::{Admit, Patience, Rooms};
-pub use waiters::{Waiting, Watch};
+pub use waiters::{Ticket, Waiting, Watch};
 
 /// The key holds a value of another type than the command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -160,6 +160,18 @@ pub enum Op<'a> {
         /// How many.
         count: usize,
     },
+    /// Removes up to `count` items equal to `value`, searching from `from`. Returns how many
+    /// went. Emptied = deleted.
+    ListRemoveEqual {
+        /// The key.
+        key: Key<'a>,
+        /// Where the search begins.
+        from: End,
+        /// The item.
+        value: &'a [u8],
+        /// How many at most.
+        count: usize,
+    },
     /// Adds members. Returns how many were new.
     SetAdd {
         /// The key.

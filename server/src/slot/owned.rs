@@ -2,8 +2,8 @@
 //! `apply`. One command's (or EXEC's) ops are one group; `end_group` closes it.
 //!
 //! What happens before the lock is let go, in this order: expired keys that were met become
-//! `Op::Expire`; clients whose keys became ready are served; sums are reported; a table change
-//! that came meanwhile is met. Big values are freed after the unlock.
+//! `Op::Expire`; clients whose keys became ready are served; sums are reported. After it: a table
+//! change that came meanwhile is met, and big values are freed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +13,8 @@ use slots::{Epoch, OpIndex, SlotId};
 
 use crate::slot::keys::Keys;
 use crate::slot::op::{Key, Op};
-use crate::slot::room::{Body, Room, Rooms};
-use crate::slot::waiters::{Hall, Served, Waiting, Watch};
+use crate::slot::room::{Body, Room, Rooms, meet_change};
+use crate::slot::waiters::{Hall, Served, Ticket, Waiting, Watch};
 use crate::store::limits::Limits;
 use crate::store::object::Object;
 
@@ -35,6 +35,8 @@ pub struct Owned<'a> {
     pub(super) keys_before: usize,
     pub(super) expiring_before: usize,
     pub(super) expired: u64,
+    /// Changes by commands that nobody booked yet.
+    changes: u64,
     /// Dropped values that wait for the unlock.
     garbage: Vec<Box<Object>>,
 }
@@ -65,6 +67,7 @@ impl<'a> Owned<'a> {
             keys_before,
             expiring_before,
             expired: 0,
+            changes: 0,
             garbage: Vec::new(),
         }
     }
@@ -100,9 +103,25 @@ impl<'a> Owned<'a> {
     pub fn apply(&mut self, op: Op<'_>) -> usize {
         self.open_group();
         if self.body.keys.has_met_expired() {
-            self.expire_met();
+            // Whoever may write may expire: a new value must not inherit an old one's end.
+            self.delete_met();
         }
-        self.apply_op(op)
+        let flush = matches!(op, Op::Flush);
+        let result = self.apply_op(op);
+        self.changes += if flush { result as u64 } else { 1 };
+        result
+    }
+
+    /// Changes since the last call, for INFO's rdb_changes_since_last_save. What is not taken is
+    /// added to the node's total when the lock is let go.
+    #[inline]
+    pub fn take_changes(&mut self) -> u64 {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Keys this hold added (or removed) and the node's total does not have yet.
+    pub fn keys_unreported(&self) -> i64 {
+        self.body.keys.table.len() as i64 - self.keys_before as i64
     }
 
     /// The first op of a group takes the next index (INV-4).
@@ -131,10 +150,16 @@ impl<'a> Owned<'a> {
 
     #[cold]
     fn expire_met(&mut self) {
-        let met = self.body.keys.take_met_expired();
         if self.rooms.totals.hold_expiry.load(Ordering::Relaxed) {
+            drop(self.body.keys.take_met_expired());
             return;
         }
+        self.delete_met();
+    }
+
+    #[cold]
+    fn delete_met(&mut self) {
+        let met = self.body.keys.take_met_expired();
         for key in met {
             self.open_group();
             self.apply_op(Op::Expire { key: Key::new(&key) });
@@ -144,17 +169,30 @@ impl<'a> Owned<'a> {
     #[cold]
     fn serve_ready(&mut self) {
         while let Some(key) = self.body.hall.as_mut().and_then(|h| h.next_ready()) {
-            let Some(hall) = self.body.hall.as_ref() else { break };
-            for waiter in hall.waiters(&key) {
-                match waiter.serve(self) {
-                    Served::Done | Served::Gone => self.unblock(&waiter),
+            let mut last = None;
+            // Once the key is gone there is nothing left for those further back.
+            while self.keys().exists(Key::new(&key))
+                && let Some(hall) = self.body.hall.as_ref()
+                && let Some(waiter) = hall.next_waiter(&key, last)
+            {
+                last = Some(waiter.ticket());
+                match waiter.serve(&key, self) {
+                    Served::Done | Served::Gone => self.unblock(&*waiter),
                     Served::StillWaiting => {}
-                }
-                if self.body.hall.is_none() {
-                    return;
                 }
             }
         }
+    }
+
+    /// Time has passed while the lock was held (a transaction that slept): keys whose time came
+    /// meanwhile are absent from now on. Never goes back.
+    pub fn note_time(&mut self, now_ms: u64) {
+        self.body.keys.now_ms = self.body.keys.now_ms.max(now_ms);
+    }
+
+    /// A place in line for a client that is about to block.
+    pub fn take_ticket(&self) -> Ticket {
+        self.rooms.take_ticket()
     }
 
     /// Puts a blocked client in line for its keys. Call under the hold in which its command
@@ -164,7 +202,7 @@ impl<'a> Owned<'a> {
     }
 
     /// Takes a blocked client out of line.
-    pub fn unblock(&mut self, waiter: &Arc<dyn Waiting>) {
+    pub fn unblock(&mut self, waiter: &dyn Waiting) {
         if let Some(hall) = self.body.hall.as_mut() {
             hall.unblock(waiter);
         }
@@ -224,9 +262,7 @@ impl Drop for Owned<'_> {
         self.end_group();
         self.report();
         self.room.publish_hint(&self.body);
-        if self.room.admission.has_note() {
-            self.room.act_on_note(&mut self.body);
-        }
+        self.room.door.leave(&mut self.body, meet_change);
         if !self.garbage.is_empty() {
             self.take_out_garbage();
         }
@@ -236,7 +272,7 @@ impl Drop for Owned<'_> {
 impl Owned<'_> {
     #[inline]
     fn report(&mut self) {
-        let keys = self.body.keys.table.len() as i64 - self.keys_before as i64;
+        let keys = self.keys_unreported();
         let totals = &self.rooms.totals;
         if keys != 0 {
             totals.keys.fetch_add(keys, Ordering::Relaxed);
@@ -249,6 +285,9 @@ impl Owned<'_> {
         if bytes != self.body.bytes {
             totals.bytes.fetch_add(bytes as i64 - self.body.bytes as i64, Ordering::Relaxed);
             self.body.bytes = bytes;
+        }
+        if self.changes != 0 {
+            totals.dirty.fetch_add(self.changes, Ordering::Relaxed);
         }
         if self.expired != 0 {
             totals.expired.fetch_add(self.expired, Ordering::Relaxed);

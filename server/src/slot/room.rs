@@ -12,10 +12,11 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use slots::{Epoch, OpIndex, SLOTS, SlotId};
 
-use crate::slot::admission::{Admission, Ownership, Refused};
+use crate::slot::admission::{Ownership, Refused};
+use crate::slot::door::Door;
 use crate::slot::keys::Keys;
 use crate::slot::owned::Owned;
-use crate::slot::waiters::Hall;
+use crate::slot::waiters::{Hall, Ticket, Waiting};
 use crate::store::limits::Limits;
 use crate::store::object::Object;
 use crate::store::table::{KeyHash, TableHint};
@@ -41,11 +42,9 @@ pub enum Patience {
 /// One locked box: two cache lines, fetched together. 16,384 of them are 2 MB.
 #[repr(C, align(128))]
 pub(crate) struct Room {
-    /// Ownership, installed by table changes without the lock.
-    pub(crate) admission: Admission,
     /// Where the key table's first line lies, for prefetching without the lock.
     hint: AtomicUsize,
-    lock: Mutex<Body>,
+    pub(crate) door: Door<Body>,
 }
 
 const _: () = assert!(size_of::<Room>() == 128, "a room is two cache lines");
@@ -90,7 +89,7 @@ pub struct Totals {
     pub expired: AtomicU64,
     /// Op groups applied.
     pub op_groups: AtomicU64,
-    /// Changes since the last save, for INFO persistence.
+    /// Changes by commands that no worker counted (`WorkerStats::changes` has the others).
     pub dirty: AtomicU64,
     /// Expired keys stay (CLIENT PAUSE WRITE): hidden, not deleted.
     pub hold_expiry: AtomicBool,
@@ -111,31 +110,32 @@ pub struct Rooms {
     rooms: Box<[Room]>,
     /// Sums over rooms.
     pub totals: Totals,
+    /// Belongs to no slot and is always empty: see `nowhere`.
+    nowhere: Room,
+    /// The last place in line that was given to a blocked client, in any room.
+    tickets: AtomicU64,
     /// Collection limits, replaced as a whole by CONFIG SET.
     limits: Mutex<Arc<Limits>>,
     chores: Box<dyn Chores>,
+    /// Slots whose note nobody may have met yet.
+    unmet: Mutex<Vec<SlotId>>,
 }
 
 impl Rooms {
     /// Empty rooms that refuse everything until a table is installed.
     pub fn new(chores: Box<dyn Chores>) -> Rooms {
-        let rooms = (0..SLOTS)
-            .map(|_| Room {
-                admission: Admission::unknown(),
-                hint: AtomicUsize::new(0),
-                lock: Mutex::new(Body {
-                    keys: Keys::new(),
-                    index: OpIndex(0),
-                    epoch: Epoch(0),
-                    next_expiry_ms: u64::MAX,
-                    bytes: 0,
-                    boxed_bytes: 0,
-                    hall: None,
-                }),
-            })
-            .collect();
-        let limits = Mutex::new(Arc::new(Limits::default()));
-        Rooms { rooms, totals: Totals::default(), limits, chores }
+        let rooms = (0..SLOTS).map(|_| Room::empty()).collect();
+        let nowhere = Room::empty();
+        nowhere.door.install(Ownership::Owned, Epoch(0), meet_change);
+        Rooms {
+            rooms,
+            totals: Totals::default(),
+            nowhere,
+            tickets: AtomicU64::new(0),
+            limits: Mutex::new(Arc::new(Limits::default())),
+            chores,
+            unmet: Mutex::default(),
+        }
     }
 
     pub(crate) fn room(&self, slot: SlotId) -> &Room {
@@ -162,10 +162,36 @@ impl Rooms {
     pub fn admit(&self, slot: SlotId, now_ms: u64, patience: Patience) -> Admit<'_> {
         let room = self.room(slot);
         let Some(body) = room.enter(patience) else { return Admit::Busy };
-        match room.admission.check() {
+        match room.door.check(&body) {
             Ok(epoch) => Admit::Served(Owned::new(self, room, slot, body, epoch, now_ms)),
             Err(refused) => Admit::Refused(refused),
         }
+    }
+
+    /// An empty room that is no slot's, for a command whose words name no valid number of keys:
+    /// the command answers with its own error before it looks for a key.
+    #[cold]
+    pub fn nowhere(&self, now_ms: u64) -> Owned<'_> {
+        let room = &self.nowhere;
+        Owned::new(self, room, SlotId::FIRST, room.door.enter(), Epoch(0), now_ms)
+    }
+
+    pub(crate) fn take_ticket(&self) -> Ticket {
+        Ticket(self.tickets.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Takes a blocked client out of line, whoever owns the slot by now. False if the room is
+    /// busy and `patience` ran out.
+    pub fn leave_line(&self, slot: SlotId, waiter: &dyn Waiting, patience: Patience) -> bool {
+        let room = self.room(slot);
+        let Some(mut body) = room.enter(patience) else { return false };
+        if let Some(hall) = body.hall.as_mut() {
+            hall.unblock(waiter);
+            if hall.is_empty() {
+                body.hall = None;
+            }
+        }
+        true
     }
 
     /// Stage 1 of a batch: the room's line is on its way.
@@ -184,24 +210,35 @@ impl Rooms {
     /// Stage 3: the entry's line. Takes the lock for the look into the bucket; skips if taken.
     #[inline]
     pub fn prefetch_entry(&self, slot: SlotId, hash: KeyHash) {
-        if let Some(body) = self.room(slot).lock.try_lock() {
+        if let Some(body) = self.room(slot).door.try_enter() {
             body.keys.table.prefetch_entry(hash);
         }
     }
 
+    /// Has the slot no keys, by a look from outside? A key whose command was answered before the
+    /// call is seen; keys that come and go during it may or may not be.
+    pub fn looks_empty(&self, slot: SlotId) -> bool {
+        self.room(slot).hint.load(Ordering::Relaxed) == 0
+    }
+
     /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is
-    /// left, and the holder acts on it at unlock.
+    /// left, and the holder acts on it after the unlock.
     pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
-        let room = self.room(slot);
-        room.admission.install(ownership, epoch);
-        if let Some(mut body) = room.lock.try_lock() {
-            room.act_on_note(&mut body);
+        if !self.room(slot).door.install(ownership, epoch, meet_change) {
+            self.unmet.lock().push(slot);
         }
+    }
+
+    /// Meets the changes whose rooms were busy and whose holders had looked for a note already.
+    /// The node's ticker calls it.
+    pub fn settle(&self) {
+        let mut unmet = self.unmet.lock();
+        unmet.retain(|slot| !self.room(*slot).door.settle(meet_change));
     }
 
     /// The relation and epoch of a slot as installed.
     pub fn ownership(&self, slot: SlotId) -> (Ownership, Epoch) {
-        self.room(slot).admission.load()
+        self.room(slot).door.installed()
     }
 
     /// Keys that clients are blocked on, over all rooms (INFO's total_blocking_keys). Busy
@@ -209,15 +246,30 @@ impl Rooms {
     pub fn blocking_keys(&self) -> usize {
         self.rooms
             .iter()
-            .map(|r| r.lock.lock().hall.as_ref().map_or(0, |h| h.blocking_keys()))
+            .map(|r| r.door.enter().hall.as_ref().map_or(0, |h| h.blocking_keys()))
             .sum()
     }
 }
 
 impl Room {
+    fn empty() -> Room {
+        Room {
+            hint: AtomicUsize::new(0),
+            door: Door::new(Body {
+                keys: Keys::new(),
+                index: OpIndex(0),
+                epoch: Epoch(0),
+                next_expiry_ms: u64::MAX,
+                bytes: 0,
+                boxed_bytes: 0,
+                hall: None,
+            }),
+        }
+    }
+
     #[inline]
     fn enter(&self, patience: Patience) -> Option<MutexGuard<'_, Body>> {
-        if let Some(body) = self.lock.try_lock() {
+        if let Some(body) = self.door.try_enter() {
             return Some(body);
         }
         self.enter_slowly(patience)
@@ -229,14 +281,16 @@ impl Room {
             Patience::Spin => {
                 for _ in 0..SPINS {
                     std::hint::spin_loop();
-                    if let Some(body) = self.lock.try_lock() {
+                    if let Some(body) = self.door.try_enter() {
                         return Some(body);
                     }
                 }
                 None
             }
-            Patience::Block => Some(self.lock.lock()),
-            Patience::Nested => self.lock.try_lock_for(Duration::from_millis(NESTED_WAIT_MS)),
+            Patience::Block => Some(self.door.enter()),
+            Patience::Nested => {
+                self.door.lock().try_lock_for(Duration::from_millis(NESTED_WAIT_MS))
+            }
         }
     }
 
@@ -248,24 +302,19 @@ impl Room {
             self.hint.store(raw, Ordering::Relaxed);
         }
     }
+}
 
-    /// Meets a table change: those who waited for the slot are refused if it is not ours.
-    pub(crate) fn act_on_note(&self, body: &mut Body) {
-        if !self.admission.take_note() {
-            return;
-        }
-        let (ownership, epoch) = self.admission.load();
-        body.epoch = epoch;
-        // Under a seal blocked clients stay blocked (PROTOCOL 4).
-        let refused = match ownership {
-            Ownership::Owned | Ownership::Sealed => return,
-            Ownership::Foreign => Refused::Moved,
-            Ownership::Unassigned => Refused::Unserved,
-            Ownership::Unknown => Refused::NoTable,
-        };
-        if let Some(hall) = body.hall.as_mut() {
-            hall.evict(refused);
-            body.hall = None;
-        }
+/// Meets a table change: those who waited for the slot are refused if it is not ours.
+pub(crate) fn meet_change(body: &mut Body, ownership: Ownership, epoch: Epoch) {
+    body.epoch = epoch;
+    // Under a seal blocked clients stay blocked (PROTOCOL 4).
+    let refused = match ownership {
+        Ownership::Owned | Ownership::Sealed => return,
+        Ownership::Foreign => Refused::Moved,
+        Ownership::Unassigned => Refused::Unserved,
+        Ownership::Unknown => Refused::NoTable,
+    };
+    if let Some(mut hall) = body.hall.take() {
+        hall.evict(refused);
     }
 }

@@ -175,8 +175,40 @@ impl<O> Table<O> {
         value: NewValue<'_, O>,
         expiry: Expiry,
     ) -> Old<O> {
+        self.put_about(hash, key, value, expiry, None)
+    }
+
+    /// As `put`, with a new life for the entry: its access word is `access`, its marks are 0.
+    ///
+    /// # Panics
+    /// As `put`.
+    #[inline]
+    pub fn put_fresh(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        value: NewValue<'_, O>,
+        expiry: Expiry,
+        access: u16,
+    ) -> Old<O> {
+        self.put_about(hash, key, value, expiry, Some(access))
+    }
+
+    #[inline]
+    fn put_about(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        value: NewValue<'_, O>,
+        expiry: Expiry,
+        access: Option<u16>,
+    ) -> Old<O> {
         if let Some(run) = self.root.run_of(hash) {
             if let Some((place, block)) = run.find(hash, key) {
+                if let Some(access) = access {
+                    block.set_access(access);
+                    block.set_marks(0);
+                }
                 return self.overwrite(run, place, block, key, value, expiry);
             }
         }
@@ -184,7 +216,7 @@ impl<O> Table<O> {
             Expiry::Keep | Expiry::Never => None,
             Expiry::At(at) => Some(at),
         };
-        self.put_new(hash, key, value, expiry, (0, 0));
+        self.put_new(hash, key, value, expiry, (access.unwrap_or(0), 0));
         Old::Absent
     }
 

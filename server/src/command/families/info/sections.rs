@@ -147,7 +147,7 @@ pub(super) fn memory(text: &mut String, node: &NodeState, _: Now) {
 pub(super) fn disk(text: &mut String, node: &NodeState, _: Now) {
     line!(text, "loading:0");
     line!(text, "async_loading:0");
-    line!(text, "rdb_changes_since_last_save:{}", node.write_calls());
+    line!(text, "rdb_changes_since_last_save:{}", node.changes());
     line!(text, "rdb_bgsave_in_progress:0");
     line!(text, "rdb_last_save_time:{}", node.started.unix_ms / 1000);
     line!(text, "rdb_last_bgsave_status:ok");

@@ -7,12 +7,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::command::families::number::parse_count;
+use crate::command::families::timeout::parse_timeout;
 use crate::command::families::zset::bounds::{Order, walk};
 use crate::command::families::zset::show::Show;
-use crate::command::{Args, BlockOn, CommandError, Cx, Flow, Now, Outcome, TimeoutReply};
+use crate::command::{Args, BlockOn, CommandError, Cx, Flow, Outcome, TimeoutReply};
 use crate::resp::Proto;
 use crate::slot::{Key, Keys, Op, Owned};
-use crate::store::number::parse_f64;
 
 /// How the members taken are laid out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ fn blocking_pop(
     order: Order,
 ) -> Result<Flow, CommandError> {
     let last = args.len() - 1;
-    let timeout = timeout(args.at(last), cx.now)?;
+    let timeout = parse_timeout(args.at(last), cx.now)?;
     let Some(at) = first_present(owned.keys(), args, 1..last, cx)? else {
         return Ok(wait(1..last, timeout));
     };
@@ -105,7 +105,7 @@ pub(super) fn bzmpop(
     cx: &mut Cx<'_>,
 ) -> Result<Flow, CommandError> {
     let query = Query::parse(args, 2)?;
-    let timeout = timeout(args.at(1), cx.now)?;
+    let timeout = parse_timeout(args.at(1), cx.now)?;
     let Some(at) = first_present(owned.keys(), args, query.keys.clone(), cx)? else {
         return Ok(wait(query.keys, timeout));
     };
@@ -152,7 +152,7 @@ fn first_present(
     words: Range<usize>,
     cx: &Cx<'_>,
 ) -> Result<Option<usize>, CommandError> {
-    for at in words {
+    for at in words.filter(|at| cx.considers(args.at(*at))) {
         match keys.zset(args.key(at)) {
             Ok(Some(_)) => return Ok(Some(at)),
             Ok(None) => {}
@@ -207,41 +207,4 @@ fn take(
 
 fn wait(keys: Range<usize>, timeout: Option<Duration>) -> Flow {
     Flow::Block(BlockOn { keys: keys.collect(), timeout, on_timeout: TimeoutReply::NullArray })
-}
-
-/// Seconds with a fraction, rounded up to whole milliseconds; 0 = for ever.
-fn timeout(text: &[u8], now: Now) -> Result<Option<Duration>, CommandError> {
-    let seconds = parse_f64(text)
-        .ok_or(CommandError::Static("ERR timeout is not a float or out of range"))?;
-    let ms = (seconds * 1000.0).ceil();
-    if ms < 0.0 {
-        return Err(CommandError::Static("ERR timeout is negative"));
-    }
-    // A deadline is an instant: it must fit 63 bits too.
-    if ms >= i64::MAX as f64 || ms as u64 > i64::MAX as u64 - now.unix_ms {
-        return Err(CommandError::Static("ERR timeout is out of range"));
-    }
-    Ok((ms > 0.0).then(|| Duration::from_millis(ms as u64)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timeouts_round_up_and_know_their_limits() {
-        let now = Now { unix_ms: 1_700_000_000_000, mono_ns: 0 };
-        let read = |text: &str| timeout(text.as_bytes(), now);
-        let refused = |text: &str| read(text).expect_err("refused").text().to_owned();
-        assert_eq!(read("0"), Ok(None));
-        assert_eq!(read("0.0001"), Ok(Some(Duration::from_millis(1))));
-        assert_eq!(read("1.5"), Ok(Some(Duration::from_millis(1500))));
-        assert_eq!(refused("-1"), "ERR timeout is negative");
-        assert_eq!(refused("-inf"), "ERR timeout is negative");
-        assert_eq!(refused("inf"), "ERR timeout is out of range");
-        assert_eq!(refused("9223372036854775"), "ERR timeout is out of range");
-        for text in ["", "x", "nan"] {
-            assert_eq!(refused(text), "ERR timeout is not a float or out of range");
-        }
-    }
 }

@@ -1,6 +1,8 @@
 //! The family's scripts, and what a script cannot say: chances and big sets.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use proptest::prelude::*;
 
 use crate::testing::{TestNode, play_file, run_script};
 
@@ -47,6 +49,11 @@ fn clients_wait_for_members() {
 #[test]
 fn random_members_are_drawn() {
     run_script("zset/random.txt");
+}
+
+#[test]
+fn watchers_hear_of_changes_only() {
+    run_script("zset/watch.txt");
 }
 
 #[test]
@@ -131,4 +138,75 @@ fn a_scan_over_a_shrinking_sorted_set_misses_nothing_that_stays() {
         }
     }
     assert!((0..300).all(|i| seen.contains(&format!("m{i:05}"))));
+}
+
+type Model = BTreeMap<u8, i32>;
+
+/// Members with scores as ZRANGE lists them.
+fn in_order(model: &Model) -> Vec<String> {
+    let mut pairs: Vec<(i32, u8)> = model.iter().map(|(member, score)| (*score, *member)).collect();
+    pairs.sort_unstable();
+    pairs.iter().flat_map(|(score, member)| [format!("m{member}"), score.to_string()]).collect()
+}
+
+/// Scores and weights whose products are never -0, which integers do not have.
+fn nonzero() -> impl Strategy<Value = i32> {
+    prop_oneof![-9i32..0, 1i32..10]
+}
+
+proptest! {
+    #[test]
+    fn combined_sets_agree_with_a_model(
+        inputs in prop::collection::vec(
+            (prop::collection::btree_map(0u8..12, nonzero(), 0..10), nonzero()),
+            1..4,
+        ),
+        aggregate in 0usize..3,
+        entries in prop::sample::select(vec!["0", "128"]),
+    ) {
+        let mut node = TestNode::new(&["--zset-max-listpack-entries", entries]);
+        let (mut keys, mut weights) = (Vec::new(), Vec::new());
+        for (i, (model, weight)) in inputs.iter().enumerate() {
+            let key = format!("{{t}}{i}");
+            for (member, score) in model {
+                let (score, member) = (score.to_string(), format!("m{member}"));
+                node.call(1, &[b"ZADD", key.as_bytes(), score.as_bytes(), member.as_bytes()]);
+            }
+            keys.push(key);
+            weights.push(weight.to_string());
+        }
+        let word = ["SUM", "MIN", "MAX"][aggregate];
+        let merged = |a: i32, b: i32| [a + b, a.min(b), a.max(b)][aggregate];
+        let mut union = Model::new();
+        for (model, weight) in &inputs {
+            for (member, score) in model {
+                let score = score * weight;
+                union.entry(*member).and_modify(|t| *t = merged(*t, score)).or_insert(score);
+            }
+        }
+        let everywhere = |m: &u8| inputs.iter().all(|(model, _)| model.contains_key(m));
+        let inter: Model = union.iter().filter(|(m, _)| everywhere(m)).map(|(m, s)| (*m, *s)).collect();
+        let others: BTreeSet<u8> = inputs[1..].iter().flat_map(|i| i.0.keys().copied()).collect();
+        let first = inputs[0].0.iter();
+        let diff: Model = first.filter(|(m, _)| !others.contains(m)).map(|(m, s)| (*m, *s)).collect();
+
+        for (verb, expected) in [("ZUNION", &union), ("ZINTER", &inter), ("ZDIFF", &diff)] {
+            let count = keys.len().to_string();
+            let mut tail: Vec<&[u8]> = vec![count.as_bytes()];
+            tail.extend(keys.iter().map(|key| key.as_bytes()));
+            if verb != "ZDIFF" {
+                tail.push(b"WEIGHTS");
+                tail.extend(weights.iter().map(|weight| weight.as_bytes()));
+                tail.extend([b"AGGREGATE".as_slice(), word.as_bytes()]);
+            }
+            let listed = [&[verb.as_bytes()], &tail[..], &[b"WITHSCORES".as_slice()]].concat();
+            prop_assert_eq!(bulks(&node.call(1, &listed)), in_order(expected), "{}", verb);
+            let store = format!("{verb}STORE");
+            let stored = [&[store.as_bytes(), b"{t}d".as_slice()], &tail[..]].concat();
+            let reply = node.call(1, &stored);
+            prop_assert_eq!(reply, format!(":{}\r\n", expected.len()).into_bytes());
+            let found = node.call(1, &[b"ZRANGE", b"{t}d", b"0", b"-1", b"WITHSCORES"]);
+            prop_assert_eq!(bulks(&found), in_order(expected));
+        }
+    }
 }

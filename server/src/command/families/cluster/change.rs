@@ -1,0 +1,240 @@
+//! ADDSLOTS, DELSLOTS and their kin: changes of the table that this node proposes for itself.
+//!
+//! Invariant: no key is lost. A slot is taken away only after it was sealed and found empty
+//! under its lock, so no write comes in between; what is sealed for nothing is opened again.
+
+use parking_lot::Mutex;
+use slots::{LossConsent, SLOTS, SlotId, SlotRange, SlotRanges, SlotTable, TableChange, Verdicts};
+use std::sync::Arc;
+
+use crate::command::{Args, CommandError, NodeCx, NodeState, Outcome};
+use crate::control::ProposeError;
+use crate::slot::{Op, Owned, Ownership, Patience};
+use crate::store::number::parse_i64;
+use crate::store::table::ScanPos;
+
+/// CLUSTER ADDSLOTS.
+pub(super) fn add_slots(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
+    let slots = Named::singles(&cx.node.topology().table, Direction::Add, args)?;
+    assign(cx, slots)
+}
+
+/// CLUSTER ADDSLOTSRANGE.
+pub(super) fn add_slots_range(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
+    let slots = Named::ranges(&cx.node.topology().table, Direction::Add, args)?;
+    assign(cx, slots)
+}
+
+/// CLUSTER DELSLOTS.
+pub(super) fn del_slots(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
+    let slots = Named::singles(&cx.node.topology().table, Direction::Delete, args)?;
+    unassign(cx, slots)
+}
+
+/// CLUSTER DELSLOTSRANGE.
+pub(super) fn del_slots_range(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
+    let slots = Named::ranges(&cx.node.topology().table, Direction::Delete, args)?;
+    unassign(cx, slots)
+}
+
+/// CLUSTER FLUSHSLOTS.
+pub(super) fn flush_slots(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
+    if cx.node.key_count() != 0 {
+        let text = "ERR DB must be empty to perform CLUSTER FLUSHSLOTS.";
+        return Err(CommandError::Static(text));
+    }
+    let topology = cx.node.topology();
+    unassign(cx, topology.table.slots_of(topology.me))
+}
+
+/// Which way slots go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Add,
+    Delete,
+}
+
+/// The slots a command names, checked one by one in the order named.
+struct Named<'t> {
+    table: &'t SlotTable,
+    direction: Direction,
+    seen: Box<[bool; SLOTS]>,
+}
+
+impl<'t> Named<'t> {
+    fn new(table: &'t SlotTable, direction: Direction) -> Named<'t> {
+        Named { table, direction, seen: Box::new([false; SLOTS]) }
+    }
+
+    fn singles(
+        table: &SlotTable,
+        direction: Direction,
+        args: &Args<'_>,
+    ) -> Result<SlotRanges, CommandError> {
+        // All words are read before the first slot is judged, as Redis does.
+        let slots = args.from(2).map(parse_slot).collect::<Result<Vec<SlotId>, _>>()?;
+        let mut named = Named::new(table, direction);
+        slots.into_iter().try_for_each(|slot| named.add(slot))?;
+        Ok(named.finish())
+    }
+
+    fn ranges(
+        table: &SlotTable,
+        direction: Direction,
+        args: &Args<'_>,
+    ) -> Result<SlotRanges, CommandError> {
+        if !args.len().is_multiple_of(2) {
+            return Err(CommandError::arity(match direction {
+                Direction::Add => "cluster|addslotsrange",
+                Direction::Delete => "cluster|delslotsrange",
+            }));
+        }
+        let mut named = Named::new(table, direction);
+        for at in (2..args.len()).step_by(2) {
+            let (first, last) = (parse_slot(args.at(at))?, parse_slot(args.at(at + 1))?);
+            let Some(range) = SlotRange::new(first, last) else {
+                return Err(CommandError::err(format_args!(
+                    "start slot number {first} is greater than end slot number {last}"
+                )));
+            };
+            range.slots().try_for_each(|slot| named.add(slot))?;
+        }
+        Ok(named.finish())
+    }
+
+    fn add(&mut self, slot: SlotId) -> Outcome {
+        let owned = self.table.owner(slot).is_some();
+        let why = match self.direction {
+            Direction::Add if owned => "is already busy",
+            Direction::Delete if !owned => "is already unassigned",
+            _ if self.seen[slot.index()] => "specified multiple times",
+            _ => {
+                self.seen[slot.index()] = true;
+                return Ok(());
+            }
+        };
+        Err(CommandError::err(format_args!("Slot {slot} {why}")))
+    }
+
+    fn finish(self) -> SlotRanges {
+        SlotId::all().filter(|slot| self.seen[slot.index()]).collect()
+    }
+}
+
+fn parse_slot(word: &[u8]) -> Result<SlotId, CommandError> {
+    let number = parse_i64(word).and_then(|n| u16::try_from(n).ok());
+    let refusal = CommandError::Static("ERR Invalid or out of range slot");
+    number.and_then(SlotId::new).ok_or(refusal)
+}
+
+fn assign(cx: &mut NodeCx<'_>, slots: SlotRanges) -> Outcome {
+    let topology = cx.node.topology();
+    let seen = topology.table.version();
+    judge(propose(cx.node, TableChange::AssignSlots { slots, to: topology.me, seen }))?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn unassign(cx: &mut NodeCx<'_>, slots: SlotRanges) -> Outcome {
+    let mut seals = Seals { node: cx.node, sealed: Vec::new() };
+    for slot in slots.iter() {
+        seals.seal(cx, slot)?;
+    }
+    // Read after the last seal: a slot that changes after this refuses.
+    let seen = cx.node.topology().table.version();
+    let consent = LossConsent::NotGiven;
+    let outcome = propose(cx.node, TableChange::UnassignSlots { slots, seen, consent });
+    if matches!(outcome, Err(ProposeError::Unknown)) {
+        // It may be committed yet: only the table can open these slots again.
+        seals.sealed.clear();
+    }
+    judge(outcome)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// Slots closed to commands until the table has decided. Those that it left to this node are
+/// opened again when this is dropped.
+struct Seals<'n> {
+    node: &'n NodeState,
+    sealed: Vec<SlotId>,
+}
+
+impl Seals<'_> {
+    /// Closes an empty slot of this node.
+    fn seal(&mut self, cx: &mut NodeCx<'_>, slot: SlotId) -> Outcome {
+        let node = self.node;
+        let keys = cx.enter(slot, Patience::Spin, |owned| {
+            let keys = live_keys(owned);
+            if keys == 0 {
+                node.rooms.install(slot, Ownership::Sealed, owned.epoch());
+            }
+            keys
+        })?;
+        match keys {
+            Some(0) => {
+                self.sealed.push(slot);
+                Ok(())
+            }
+            Some(keys) => Err(CommandError::err(format_args!(
+                "Slot {slot} holds {keys} keys: delete or move them first"
+            ))),
+            None => Err(CommandError::err(format_args!("Slot {slot} is not this node's"))),
+        }
+    }
+}
+
+impl Drop for Seals<'_> {
+    fn drop(&mut self) {
+        for slot in self.sealed.drain(..) {
+            if let (Ownership::Sealed, epoch) = self.node.rooms.ownership(slot) {
+                self.node.rooms.install(slot, Ownership::Owned, epoch);
+            }
+        }
+    }
+}
+
+/// How many keys a slot holds. Keys that are past their time and not yet gone are taken out.
+fn live_keys(owned: &mut Owned<'_>) -> usize {
+    let stored = owned.keys().len();
+    let mut next = (stored > 0).then_some(ScanPos::START);
+    let mut lives = false;
+    while let Some(position) = next.filter(|_| !lives) {
+        next = owned.keys().scan(position, &mut |_| lives = true);
+    }
+    if stored > 0 && !lives {
+        owned.apply(Op::Flush);
+    }
+    if lives { stored } else { 0 }
+}
+
+/// Proposes a change. The log of this version decides before it returns; one that does not
+/// leaves the outcome unknown.
+fn propose(node: &NodeState, change: TableChange) -> Result<Verdicts, ProposeError> {
+    let outcome = Arc::new(Mutex::new(Err(ProposeError::Unknown)));
+    let told = outcome.clone();
+    node.table_log.propose(change, Box::new(move |result| *told.lock() = result));
+    let outcome = outcome.lock();
+    outcome.clone()
+}
+
+fn judge(outcome: Result<Verdicts, ProposeError>) -> Outcome {
+    let verdicts = outcome.map_err(|error| {
+        CommandError::Static(match error {
+            ProposeError::Fixed => {
+                "ERR the slot table was fixed at the start and is shared with other nodes: it \
+                 cannot be changed"
+            }
+            ProposeError::Unknown => {
+                "ERR it is not known whether the change was committed: look at CLUSTER SLOTS"
+            }
+        })
+    })?;
+    verdicts.whole().map_err(|refusal| CommandError::err(format_args!("refused: {refusal}")))?;
+    match verdicts.refused().next() {
+        None => Ok(()),
+        Some((refusal, slots)) => {
+            Err(CommandError::err(format_args!("refused for slots {slots}: {refusal}")))
+        }
+    }
+}
