@@ -142,6 +142,18 @@ pub fn free_port() -> io::Result<u16> {
     Err(io::Error::other("no free port found"))
 }
 
+/// The first of `count` ports in a row that are free as by [`free_port`].
+pub fn free_ports(count: u16) -> io::Result<u16> {
+    for _ in 0..200 {
+        let first = free_port()?;
+        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if first + count <= HIGHEST_PORT && (first..first + count).all(is_free) {
+            return Ok(first);
+        }
+    }
+    Err(io::Error::other(format!("no {count} free ports in a row found")))
+}
+
 fn fresh_dir() -> io::Result<PathBuf> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

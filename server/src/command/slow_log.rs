@@ -30,10 +30,20 @@ pub struct SlowCommand {
     pub client: (String, Vec<u8>),
 }
 
+/// Which words are secrets: passwords of AUTH and HELLO, values of secret options.
+fn hidden_words<'a>(id: CommandId, args: &'a Args<'_>) -> impl Fn(usize) -> bool + 'a {
+    let name = registry().entry(id).full_name.as_str();
+    let login = (1..args.len()).find(|i| name == "hello" && args.is(*i, "AUTH"));
+    move |i| match name {
+        "auth" => i >= 1,
+        "config|set" => i >= 3 && i % 2 == 1 && is_secret(args.at(i - 1)),
+        _ => login.is_some_and(|at| i == at + 1 || i == at + 2),
+    }
+}
+
 /// The words as they are kept.
 fn shown(id: CommandId, args: &Args<'_>) -> Vec<Vec<u8>> {
-    let sets_options = registry().entry(id).full_name == "config|set";
-    let is_hidden = |i: usize| sets_options && i >= 3 && i % 2 == 1 && is_secret(args.at(i - 1));
+    let is_hidden = hidden_words(id, args);
     let count = if args.len() > SLOW_ARGS { SLOW_ARGS - 1 } else { args.len() };
     let word = |i: usize| match is_hidden(i) {
         true => b"(redacted)".to_vec(),

@@ -156,6 +156,8 @@ impl Config {
                 ));
             };
             match declaration.change {
+                // Tools write back what they read: the value it has changes nothing.
+                Change::Startup if self.held.read()[at].shown().as_bytes() == *text => continue,
                 Change::Startup => return Err(failed(&name, "can't set immutable config")),
                 Change::Protected if self.text("enable-protected-configs") != "yes" => {
                     return Err(failed(&name, "can't set protected config"));

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::command::flag::{ADMIN, ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
+use crate::command::flag::{
+    ADMIN, ALLOW_BUSY, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE,
+};
 use crate::command::{
     Args, Command, CommandError, Group, Handler, NodeCx, Outcome, TimedBlock, TimeoutReply,
 };
@@ -58,7 +60,7 @@ pub const COMMANDS: &[Command] = &[
         name: "role",
         arity: 1,
         handler: Handler::Node(role),
-        flags: NOSCRIPT | LOADING | STALE | FAST | ADMIN,
+        flags: NOSCRIPT | LOADING | STALE | FAST,
         since: "2.8.12",
         summary: "Returns the replication role.",
         ..BASE
@@ -67,7 +69,7 @@ pub const COMMANDS: &[Command] = &[
         name: "replicaof",
         arity: 3,
         handler: Handler::Node(replicaof),
-        flags: ADMIN | NOSCRIPT | STALE,
+        flags: ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING,
         since: "5.0.0",
         summary: "Configures a server as replica of another, or promotes it to a master.",
         ..BASE
@@ -76,7 +78,7 @@ pub const COMMANDS: &[Command] = &[
         name: "slaveof",
         arity: 3,
         handler: Handler::Node(replicaof),
-        flags: ADMIN | NOSCRIPT | STALE,
+        flags: ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING,
         summary: "Sets a Redis server as a replica of another, or promotes it to being a master.",
         ..BASE
     },
@@ -84,7 +86,7 @@ pub const COMMANDS: &[Command] = &[
         name: "save",
         arity: 1,
         handler: Handler::Node(refuse_save),
-        flags: ADMIN | NOSCRIPT | NO_MULTI,
+        flags: ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING,
         summary: "Synchronously saves the database(s) to disk.",
         complexity: "O(N) where N is the total number of keys in all databases",
         ..BASE
@@ -93,7 +95,7 @@ pub const COMMANDS: &[Command] = &[
         name: "bgsave",
         arity: -1,
         handler: Handler::Node(refuse_save),
-        flags: ADMIN | NOSCRIPT,
+        flags: ADMIN | NOSCRIPT | NO_ASYNC_LOADING,
         summary: "Asynchronously saves the database(s) to disk.",
         ..BASE
     },
@@ -101,7 +103,7 @@ pub const COMMANDS: &[Command] = &[
         name: "bgrewriteaof",
         arity: 1,
         handler: Handler::Node(refuse_save),
-        flags: ADMIN | NOSCRIPT,
+        flags: ADMIN | NOSCRIPT | NO_ASYNC_LOADING,
         summary: "Asynchronously rewrites the append-only file to disk.",
         ..BASE
     },
@@ -109,7 +111,7 @@ pub const COMMANDS: &[Command] = &[
         name: "lastsave",
         arity: 1,
         handler: Handler::Node(refuse_save),
-        flags: ADMIN | LOADING | STALE | FAST,
+        flags: LOADING | STALE | FAST,
         summary: "Returns the Unix timestamp of the last successful save to disk.",
         ..BASE
     },

@@ -3,10 +3,10 @@
 //!
 //! Invariant: a refused HELLO or AUTH leaves protocol, name and login as they were.
 
-use crate::command::families::client::{NAME_ERROR, is_valid_name};
+use crate::command::families::client::check_name;
 use crate::command::families::info::REDIS_VERSION;
 use crate::command::flag::{
-    ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, SKIP_SLOWLOG, STALE, WRITES_NODE,
+    ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE, WRITES_NODE,
 };
 use crate::command::{
     Args, Client, Command, CommandError, Group, Handler, NodeCx, NodeState, Outcome,
@@ -39,7 +39,7 @@ pub const COMMANDS: &[Command] = &[
         name: "hello",
         arity: -1,
         handler: Handler::Node(hello),
-        flags: NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY | SKIP_SLOWLOG,
+        flags: NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
         since: "6.0.0",
         summary: "Handshakes with the Redis server.",
         ..BASE
@@ -48,7 +48,7 @@ pub const COMMANDS: &[Command] = &[
         name: "auth",
         arity: -2,
         handler: Handler::Node(auth),
-        flags: NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY | SKIP_SLOWLOG,
+        flags: NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY,
         summary: "Authenticates the connection.",
         complexity: "O(N) where N is the number of passwords defined for the user",
         ..BASE
@@ -74,7 +74,7 @@ pub const COMMANDS: &[Command] = &[
         name: "swapdb",
         arity: 3,
         handler: Handler::Node(refuse_swapdb),
-        flags: FAST | WRITES_NODE,
+        flags: FAST | WRITES_NODE | DANGEROUS,
         group: Group::Server,
         since: "4.0.0",
         summary: "Swaps two Redis databases.",
@@ -209,9 +209,7 @@ fn hello(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
              select the RESP protocol version at the same time",
         ));
     }
-    if greeting.name.is_some_and(|name| !is_valid_name(name)) {
-        return Err(NAME_ERROR);
-    }
+    greeting.name.map_or(Ok(()), |name| check_name("Client names", name))?;
     let Client { shared, authenticated, .. } = &mut *cx.client;
     *authenticated = true;
     if let Some(name) = greeting.name {

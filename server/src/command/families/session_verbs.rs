@@ -1,6 +1,6 @@
 //! Commands that belong to the connection's own state machine; `session/` runs them.
 
-use crate::command::flag::{ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
+use crate::command::flag::{ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, SKIP_SLOWLOG, STALE};
 use crate::command::{Command, Group, Handler, KeySpec, SessionVerb};
 
 const VERB: Command = Command {
@@ -23,7 +23,7 @@ pub const COMMANDS: &[Command] = &[
         name: "exec",
         arity: 1,
         handler: Handler::Session(SessionVerb::Exec),
-        flags: NOSCRIPT | LOADING | STALE,
+        flags: NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG,
         since: "1.2.0",
         summary: "Executes all commands in a transaction.",
         complexity: "Depends on commands in the transaction",

@@ -6,7 +6,7 @@ mod list;
 
 use crate::command::client::client_flag;
 use crate::command::families::help;
-use crate::command::flag::{ADMIN, LOADING, NO_PAUSE, NOSCRIPT, STALE};
+use crate::command::flag::{ADMIN, LOADING, LONG, NO_PAUSE, NOSCRIPT, STALE};
 use crate::command::mailbox::letter;
 use crate::command::{Args, Command, CommandError, Group, Handler, NodeCx, Outcome, ReplyMode};
 use crate::store::number::parse_i64;
@@ -89,6 +89,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "list",
         arity: -2,
         handler: Handler::Node(list::list),
+        flags: SUB_ADMIN.flags | LONG,
         since: "2.4.0",
         summary: "Lists open connections.",
         complexity: "O(N) where N is the number of client connections",
@@ -175,13 +176,23 @@ const SUBCOMMANDS: &[Command] = &[
 /// Longest pause, ms: what keeps its end far from overflow.
 const MAX_PAUSE_MS: i64 = i64::MAX / 2_000_000;
 
-/// The answer to a name that would break the lines of CLIENT LIST.
-pub const NAME_ERROR: CommandError =
-    CommandError::Static("ERR Client names cannot contain spaces, newlines or special characters.");
+/// Longest name, bytes: each stands in every CLIENT LIST.
+const MAX_NAME_BYTES: usize = 64 * 1024;
 
-/// Printable ASCII without blanks: it stands in CLIENT LIST as it is.
-pub fn is_valid_name(name: &[u8]) -> bool {
-    name.iter().all(u8::is_ascii_graphic)
+/// Checks a name: printable ASCII without blanks, as it stands in CLIENT LIST. `what` is named
+/// in the error.
+pub(super) fn check_name(what: &str, name: &[u8]) -> Outcome {
+    if !name.iter().all(u8::is_ascii_graphic) {
+        return Err(CommandError::err(format_args!(
+            "{what} cannot contain spaces, newlines or special characters."
+        )));
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return Err(CommandError::err(format_args!(
+            "{what} cannot be longer than {MAX_NAME_BYTES} bytes."
+        )));
+    }
+    Ok(())
 }
 
 fn id(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
@@ -200,9 +211,7 @@ fn getname(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
 }
 
 fn setname(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
-    if !is_valid_name(args.at(2)) {
-        return Err(NAME_ERROR);
-    }
+    check_name("Client names", args.at(2))?;
     cx.client.shared.set_names(|names| names.name = args.at(2).to_vec());
     cx.reply.ok();
     Ok(())
@@ -218,11 +227,7 @@ fn setinfo(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
         let option = String::from_utf8_lossy(args.at(2));
         return Err(CommandError::err(format_args!("Unrecognized option '{option}'")));
     };
-    if !is_valid_name(value) {
-        return Err(CommandError::err(format_args!(
-            "{word} cannot contain spaces, newlines or special characters."
-        )));
-    }
+    check_name(word, value)?;
     cx.client.shared.set_names(|names| match word {
         "lib-name" => names.lib_name = value.to_vec(),
         _ => names.lib_ver = value.to_vec(),

@@ -262,8 +262,8 @@ const SUBCOMMANDS: &[Command] = &[
 fn refuse(_: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     let word = String::from_utf8_lossy(args.at(1)).to_ascii_uppercase();
     Err(CommandError::err(format_args!(
-        "CLUSTER {word} is not supported: nodes of this version have no log to agree on a change \
-         of the slot table by"
+        "CLUSTER {word} is not supported yet: nodes of this version have no way to agree on \
+         changes of the slot table"
     )))
 }
 

@@ -1,5 +1,7 @@
 //! CLUSTER by scripts: a node alone, a node among others, addresses of every form.
 
+use slots::{Addresses, Endpoint, TableChange};
+
 use crate::testing::{TestNode, play_file, run_script};
 
 /// A node that owns a hole-ridden first third, beside two others.
@@ -42,4 +44,23 @@ fn hosts_are_told_by_the_preferred_kind() {
 #[test]
 fn keys_of_a_slot_are_counted_and_listed_where_it_is_served() {
     play_file(&mut among_others(&[]), "cluster/cluster.keys.txt");
+}
+
+#[test]
+fn an_announced_address_is_used_everywhere_and_a_hostname_beside_it() {
+    let mut node = TestNode::new(&[]);
+    // The reply that is kept must not outlive the change.
+    node.call(1, &[b"CLUSTER", b"SLOTS"]);
+    node.call(1, &[b"CLUSTER", b"NODES"]);
+    let addresses = Addresses {
+        client: Endpoint::new("10.9.8.7", 7777),
+        bus: Endpoint::new("10.9.8.7", 17_777),
+        hostname: Some("a.example".into()),
+    };
+    let change = TableChange::SetAddress { node: node.node.topology().me, addresses };
+    let check = |verdicts: Result<slots::Verdicts, _>| {
+        assert_eq!(verdicts.map(|verdicts| verdicts.all()), Ok(Ok(())));
+    };
+    node.node.table_log.propose(change, Box::new(check));
+    play_file(&mut node, "cluster/cluster.hostname.txt");
 }

@@ -97,6 +97,8 @@ pub(super) fn categories(id: CommandId) -> Vec<&'static str> {
     let top = entry.parent.map_or(command.name, |parent| registry().entry(parent).command.name);
     let has = |bit: u32| command.flags & bit != 0;
     let group = match command.group {
+        // A container does nothing itself.
+        _ if matches!(command.handler, Handler::Container) => None,
         // As in Redis, these belong to the connection wherever the docs put them.
         _ if ["asking", "command", "readonly", "readwrite", "wait", "waitaof"].contains(&top) => {
             Some("connection")
@@ -110,18 +112,19 @@ pub(super) fn categories(id: CommandId) -> Vec<&'static str> {
         Group::Bitmap => Some("bitmap"),
         Group::Transactions => Some("transaction"),
         Group::Connection => Some("connection"),
-        Group::Server if READS_ALL_KEYS.contains(&top) || top.starts_with("flush") => {
-            Some("keyspace")
-        }
+        Group::Server if READS_ALL_KEYS.contains(&top) => Some("keyspace"),
+        Group::Server if ["flushall", "flushdb", "swapdb"].contains(&top) => Some("keyspace"),
         Group::Server | Group::Cluster => None,
     };
     let blocking = flags(command).contains(&"blocking");
-    let dangerous = has(flag::ADMIN | flag::DANGEROUS);
+    // As in Redis, these two are for administrators without being flagged so.
+    let admin = has(flag::ADMIN) || ["lastsave", "role"].contains(&top);
+    let dangerous = admin || has(flag::DANGEROUS);
     let derived = [
         (command.writes(), "write"),
         (is_readonly(command), "read"),
         (has(flag::PUBSUB), "pubsub"),
-        (has(flag::ADMIN), "admin"),
+        (admin, "admin"),
         (has(flag::FAST), "fast"),
         (!has(flag::FAST), "slow"),
         (blocking, "blocking"),
