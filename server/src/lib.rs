@@ -19,6 +19,7 @@ pub mod config;
 pub mod control;
 pub mod gate;
 pub mod io;
+pub mod manual;
 pub mod node;
 pub mod resp;
 pub mod session;

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slots::{Addresses, ClusterId, Endpoint, NodeId, SlotId, SlotRanges};
+use slots::{Addresses, ClusterId, Endpoint, NodeId, SlotId, SlotRanges, TableChange};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
 use crate::command::{NodeState, Topology};
-use crate::config::{Applied, Start};
-use crate::control::FixedTable;
+use crate::config::{Applied, Live, Start};
 use crate::control::fixed::{FoundingNode, TableSink};
+use crate::control::{FixedTable, ProposeError};
 use crate::io::edges::{RealChores, RealEdges};
 use crate::io::expiry::ExpiryTask;
 use crate::io::{clock, listen, log, signals};
@@ -40,7 +40,9 @@ pub async fn run(start: Start) -> io::Result<()> {
         tracing::info!(%address, "serving");
         tokio::spawn(listen::accept_all(listener, node.clone()));
     }
-    tokio::spawn(tick(node.clone()));
+    // In a table from a file, all nodes must find the same.
+    let own = start.static_table.is_none().then(|| OwnAddress::of(&start));
+    tokio::spawn(tick(node.clone(), own));
     println!("slotd is ready on port {}", start.port);
     let signal = tokio::select! {
         signal = signals::asked_to_stop() => signal?,
@@ -109,7 +111,6 @@ fn identity(start: &Start) -> io::Result<(NodeId, ClusterId, Vec<FoundingNode>)>
         return Ok((me, ClusterId::from_bytes(*nodes[0].id.bytes()), nodes));
     }
     let id = stored_id(&start.dir)?;
-    let host = announce_host(start);
     let name = match start.name.as_str() {
         "" => format!("node-{}", start.port),
         name => name.to_owned(),
@@ -118,14 +119,7 @@ fn identity(start: &Start) -> io::Result<(NodeId, ClusterId, Vec<FoundingNode>)>
         true => SlotRanges::new(),
         false => SlotId::all().collect(),
     };
-    let announced = start.config.live().cluster_announce_port.load() as u16;
-    let port = if announced == 0 { start.port } else { announced };
-    let hostname = start.config.live().cluster_announce_hostname.load();
-    let addresses = Addresses {
-        client: Endpoint::new(host.clone(), port),
-        bus: Endpoint::new(host, start.cluster_port),
-        hostname: (!hostname.is_empty()).then(|| hostname.to_string()),
-    };
+    let addresses = OwnAddress::of(start).announced(start.config.live());
     Ok((id, ClusterId::from_bytes(*id.bytes()), vec![FoundingNode { id, name, addresses, slots }]))
 }
 
@@ -145,15 +139,58 @@ fn stored_id(dir: &Path) -> io::Result<NodeId> {
     }
 }
 
-/// The address clients are told: announced, else the first one listened on that is a real one.
-fn announce_host(start: &Start) -> String {
-    let announced = start.config.live().cluster_announce_ip.load();
-    if !announced.is_empty() {
-        return announced.to_string();
+/// Where this node is reached as far as it knows itself; `cluster-announce-*` overrule it.
+struct OwnAddress {
+    host: String,
+    port: u16,
+    bus_port: u16,
+}
+
+impl OwnAddress {
+    /// The first address listened on that is a real one, and the ports.
+    fn of(start: &Start) -> OwnAddress {
+        let bound = start.bind.iter().map(|b| b.trim_start_matches('-'));
+        let mut real = bound.filter(|b| !matches!(*b, "0.0.0.0" | "::" | "*" | "::*"));
+        let host = real.next().unwrap_or("127.0.0.1").to_owned();
+        OwnAddress { host, port: start.port, bus_port: start.cluster_port }
     }
-    let bound = start.bind.iter().map(|b| b.trim_start_matches('-'));
-    let real = bound.filter(|b| !matches!(*b, "0.0.0.0" | "::" | "*" | "::*"));
-    real.map(str::to_owned).next().unwrap_or_else(|| "127.0.0.1".to_owned())
+
+    /// What others are told.
+    fn announced(&self, live: &Live) -> Addresses {
+        let or = |announced: u64, own: u16| match u16::try_from(announced) {
+            Ok(port @ 1..) => port,
+            _ => own,
+        };
+        let host = match live.cluster_announce_ip.load().to_string() {
+            none if none.is_empty() => self.host.clone(),
+            host => host,
+        };
+        let port = or(live.cluster_announce_port.load(), self.port);
+        let bus_port = or(live.cluster_announce_bus_port.load(), self.bus_port);
+        let hostname = live.cluster_announce_hostname.load();
+        Addresses {
+            client: Endpoint::new(host.clone(), port),
+            bus: Endpoint::new(host, bus_port),
+            hostname: (!hostname.is_empty()).then(|| hostname.to_string()),
+        }
+    }
+}
+
+/// Tells the table when CONFIG SET changed what this node announces.
+fn announce(node: &NodeState, own: &OwnAddress) {
+    let topology = node.topology();
+    let addresses = own.announced(node.config.live());
+    if topology.table.node(topology.me).is_none_or(|row| row.addresses == addresses) {
+        return;
+    }
+    let change = TableChange::SetAddress { node: topology.me, addresses };
+    let done = |outcome: Result<slots::Verdicts, ProposeError>| {
+        let refused = outcome.map(|verdicts| verdicts.all());
+        if refused != Ok(Ok(())) {
+            tracing::warn!(?refused, "the announced address is not told to clients");
+        }
+    };
+    node.table_log.propose(change, Box::new(done));
 }
 
 /// Listens on every address; one with `-` before it may be missing.
@@ -198,7 +235,7 @@ fn listen_on(host: &str, port: u16) -> io::Result<TcpListener> {
 }
 
 /// Looks after what has no event of its own.
-async fn tick(node: Arc<NodeState>) {
+async fn tick(node: Arc<NodeState>, own: Option<OwnAddress>) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut revision = node.config.live().revision();
@@ -214,6 +251,9 @@ async fn tick(node: Arc<NodeState>) {
         if newest != revision {
             revision = newest;
             node.sync_limits();
+            if let Some(own) = &own {
+                announce(&node, own);
+            }
         }
     }
 }

@@ -147,3 +147,83 @@ impl Row {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::{AckMode, ClusterSettings, Kept, NewNode, Proposer};
+    use crate::ids::{Boot, ClusterId, Nonce, StoreId};
+    use crate::invariant::Broken;
+    use crate::members::NodeSet;
+    use crate::node::{Addresses, Endpoint, Labels};
+    use crate::ranges::SlotRanges;
+
+    const NODE: NodeId = NodeId::from_bytes([1; 20]);
+    const BROKEN: ChangeRefused = ChangeRefused::BrokenInvariant(Broken::OwnerFollows);
+
+    fn apply(table: &mut SlotTable, boot: u64, change: TableChange) -> Verdicts {
+        let by = Proposer { node: NODE, boot: Boot(boot) };
+        let proposal = Proposal { cluster: ClusterId::from_bytes([1; 20]), by, change };
+        table.apply(&proposal, table.version().next())
+    }
+
+    /// A table whose slot 0 no change could make: its owner follows itself.
+    fn unsound() -> SlotTable {
+        let mut table = SlotTable::new();
+        let endpoint = Endpoint::new("", 1);
+        let node = NewNode {
+            id: NODE,
+            name: "node-a".to_owned(),
+            store: StoreId::from_bytes([1; 16]),
+            addresses: Addresses { client: endpoint.clone(), bus: endpoint, hostname: None },
+            labels: Labels::new(),
+            weight: 1,
+        };
+        let settings = ClusterSettings::default();
+        let slots = SlotRanges::from(SlotId::FIRST);
+        let seen = TableVersion(2);
+        for change in [
+            TableChange::InitCluster { settings },
+            TableChange::AddNode { node },
+            TableChange::AssignSlots { slots, to: NODE, seen },
+        ] {
+            assert_eq!(apply(&mut table, 0, change).all(), Ok(()));
+        }
+        let row = *table.rows.row(SlotId::FIRST);
+        let followers = row.owner.map_or(NodeSet::EMPTY, NodeSet::single);
+        table.rows.install(SlotId::FIRST, Row { followers, ..row });
+        table
+    }
+
+    #[test]
+    fn a_slot_that_would_break_an_invariant_is_refused_alone() {
+        let mut table = unsound();
+        let before = table.clone();
+        let slots = [SlotId::FIRST, SlotId::LAST].into_iter().collect();
+        let change = TableChange::SetAck { slots, mode: AckMode::Local };
+        let verdicts = apply(&mut table, 0, change);
+        assert_eq!(verdicts.slot(SlotId::FIRST), Some(Err(BROKEN)));
+        assert_eq!(verdicts.broken(), Some(Broken::OwnerFollows));
+        assert_eq!(verdicts.slot(SlotId::LAST), Some(Ok(())));
+        assert_eq!(table.changed_since(&before), SlotRanges::from(SlotId::LAST));
+    }
+
+    #[test]
+    fn a_start_that_would_break_an_invariant_changes_nothing() {
+        let mut table = unsound();
+        let before = table.clone();
+        let start = TableChange::NodeBoot {
+            node: NODE,
+            boot: Boot(1),
+            nonce: Nonce::from_bytes([1; 8]),
+            kept: Kept::All,
+            alone: Default::default(),
+            except: SlotRanges::new(),
+        };
+        let verdicts = apply(&mut table, 1, start);
+        assert_eq!(verdicts.whole(), Err(BROKEN));
+        assert_eq!(verdicts.broken(), Some(Broken::OwnerFollows));
+        assert!(table.changed_since(&before).is_empty());
+        assert!(table.nodes().eq(before.nodes()));
+    }
+}

@@ -10,6 +10,7 @@
 pub mod args;
 pub mod client;
 pub mod cx;
+mod docs;
 pub mod error;
 pub mod families;
 pub mod keyspec;
@@ -25,6 +26,7 @@ use crate::slot::{Keys, Owned};
 pub use args::{Args, OwnedArgs};
 pub use client::{Client, ClientShared, ReplyMode};
 pub use cx::{BlockOn, Cx, Edges, Flow, MemoryUse, NodeCx, Now, Rng, TimedBlock, TimeoutReply};
+pub use docs::docs;
 pub use error::CommandError;
 pub use keyspec::KeySpec;
 pub use registry::{CommandId, Registry, registry};

@@ -160,19 +160,19 @@ impl NodeState {
             && self.config.live().cluster_require_full_coverage.load()
     }
 
-    /// Refuses a command for a key while the cluster is down. What is said of a slot without an
-    /// owner is `check_served`'s.
-    pub fn check_up(&self, slot: SlotId, command: &Command) -> Result<(), CommandError> {
-        if !self.is_down() || self.rooms.ownership(slot).0 == Ownership::Unassigned {
-            return Ok(());
+    /// May a command for a key of this slot go on here? As `check_served`, and while the cluster
+    /// is down what has an owner is refused, too.
+    pub fn check_key(&self, slot: SlotId, command: &Command) -> Result<(), CommandError> {
+        if self.is_down() && self.rooms.ownership(slot).0 != Ownership::Unassigned {
+            let reads = self.config.live().cluster_allow_reads_when_down.load();
+            let text = match (reads, command.writes()) {
+                (true, false) => return self.check_served(slot),
+                (true, true) => "CLUSTERDOWN The cluster is down and only accepts read commands",
+                (false, _) => slots::redirect::CLUSTERDOWN,
+            };
+            return Err(CommandError::Static(text));
         }
-        match (self.config.live().cluster_allow_reads_when_down.load(), command.writes()) {
-            (true, false) => Ok(()),
-            (true, true) => Err(CommandError::Static(
-                "CLUSTERDOWN The cluster is down and only accepts read commands",
-            )),
-            (false, _) => Err(CommandError::Static(slots::redirect::CLUSTERDOWN)),
-        }
+        self.check_served(slot)
     }
 
     /// The error text of a refusal.

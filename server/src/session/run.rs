@@ -148,8 +148,7 @@ impl Session {
         self.client.authenticated
             && self.multi.is_none()
             && self.client.reply_mode == ReplyMode::On
-            && !node.pause.is_active()
-            && !node.is_down()
+            && !(node.pause.is_active() || node.is_down())
             && (command.flags & flag::DENYOOM == 0 || !node.is_over_maxmemory())
     }
 
@@ -226,9 +225,7 @@ impl Session {
             return Err(CommandError::Static(slots::redirect::CROSSSLOT));
         }
         for key in &keys {
-            let slot = slots::slot_of(args.at(*key));
-            node.check_up(slot, command)?;
-            node.check_served(slot)?;
+            node.check_key(slots::slot_of(args.at(*key)), command)?;
             if one_slot {
                 break;
             }

@@ -2,8 +2,8 @@
 //! `apply`. One command's (or EXEC's) ops are one group; `end_group` closes it.
 //!
 //! What happens before the lock is let go, in this order: expired keys that were met become
-//! `Op::Expire`; clients whose keys became ready are served; sums are reported. After it: a table
-//! change that came meanwhile is met, and big values are freed.
+//! `Op::Expire`; clients whose keys became ready are served; sums are reported; a table change
+//! that came meanwhile is met. Big values are freed after the unlock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

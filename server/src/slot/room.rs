@@ -222,7 +222,7 @@ impl Rooms {
     }
 
     /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is
-    /// left, and the holder acts on it after the unlock.
+    /// left, and the holder meets it when leaving; else `settle` does.
     pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
         if !self.room(slot).door.install(ownership, epoch, meet_change) {
             self.unmet.lock().push(slot);

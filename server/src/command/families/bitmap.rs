@@ -180,9 +180,10 @@ fn ones_between(value: Str<'_>, start: usize, end: usize) -> u64 {
 }
 
 fn ones(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let in_words: u64 = words.iter().map(|w| u64::from(u64::from_ne_bytes(*w).count_ones())).sum();
-    in_words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
+    let words = bytes.chunks_exact(8);
+    let rest: u64 = words.remainder().iter().map(|byte| u64::from(byte.count_ones())).sum();
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+    rest + words.map(|bytes| u64::from(word(bytes).count_ones())).sum::<u64>()
 }
 
 /// BITPOS key bit [start [end [BYTE | BIT]]]

@@ -7,7 +7,8 @@ use crate::command::families::help;
 use crate::command::flag::{DENYOOM, FAST, LOADING, LONG, STALE};
 use crate::command::{Args, Command, CommandError, Cx, Group, Handler, KeySpec, NodeCx, Outcome};
 
-use crate::slot::{Found, Keys, Op, Owned, access_clock};
+use crate::slot::{Found, Keys, Op, Owned, Str, Value, access_clock};
+use crate::store::limits::Encoding;
 use crate::store::number::parse_i64;
 use crate::store::table::Expiry;
 
@@ -277,11 +278,18 @@ fn object_encoding(keys: &Keys, args: &Args<'_>, cx: &mut Cx<'_>) -> Outcome {
     Ok(())
 }
 
-/// A value belongs to its key alone.
+/// A value belongs to its key alone, and says so; but clients of Redis know the integers from 0
+/// to 9,999 as shared by everybody, which it shows by this number.
 fn object_refcount(keys: &Keys, args: &Args<'_>, cx: &mut Cx<'_>) -> Outcome {
-    if object(keys, args, cx).is_some() {
-        cx.reply.int(1);
-    }
+    const SHARED_BELOW: i64 = 10_000;
+    let Some(found) = object(keys, args, cx) else { return Ok(()) };
+    let shared = match found.value() {
+        Value::Str(Str::Flat(text)) if found.encoding() == Encoding::Int => {
+            parse_i64(text).is_some_and(|n| (0..SHARED_BELOW).contains(&n))
+        }
+        _ => false,
+    };
+    cx.reply.int(if shared { i32::MAX.into() } else { 1 });
     Ok(())
 }
 
@@ -350,6 +358,11 @@ mod tests {
     #[test]
     fn copies_are_values_of_their_own() {
         run_script("keys.copy.txt");
+    }
+
+    #[test]
+    fn keys_of_other_types_than_string() {
+        run_script("keys.types.txt");
     }
 
     #[test]

@@ -238,6 +238,11 @@ mod tests {
     }
 
     #[test]
+    fn strings_are_not_found_in_keys_of_other_types() {
+        run_script("string.wrong_type.txt");
+    }
+
+    #[test]
     fn many_strings_at_once() {
         run_script("string.mset.txt");
     }

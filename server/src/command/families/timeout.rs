@@ -14,7 +14,8 @@ const DEADLINE_MAX_MS: f64 = i64::MAX as f64;
 /// The limit a word states; `None` = for ever.
 ///
 /// Refusals in order: no number; negative; so long that the deadline has no date. Numbers may be
-/// written as C reads them, so hexadecimal counts too.
+/// written as C reads them, so hexadecimal counts too. A negative number so small that Redis
+/// rounds it to zero, which is for ever, is refused here as any other.
 pub fn parse_timeout(word: &[u8], now: Now) -> Result<Option<Duration>, CommandError> {
     const NO_FLOAT: CommandError =
         CommandError::Static("ERR timeout is not a float or out of range");

@@ -83,7 +83,7 @@ impl<'t> Named<'t> {
         direction: Direction,
         args: &Args<'_>,
     ) -> Result<SlotRanges, CommandError> {
-        if !args.len().is_multiple_of(2) {
+        if args.len() % 2 != 0 {
             return Err(CommandError::arity(match direction {
                 Direction::Add => "cluster|addslotsrange",
                 Direction::Delete => "cluster|delslotsrange",
@@ -164,21 +164,22 @@ impl Seals<'_> {
     /// Closes an empty slot of this node.
     fn seal(&mut self, cx: &mut NodeCx<'_>, slot: SlotId) -> Outcome {
         let node = self.node;
-        let keys = cx.enter(slot, Patience::Spin, |owned| {
-            let keys = live_keys(owned);
-            if keys == 0 {
+        let sealed = cx.enter(slot, Patience::Spin, |owned| {
+            let is_empty = empties(owned);
+            if is_empty {
                 node.rooms.install(slot, Ownership::Sealed, owned.epoch());
             }
-            keys
+            is_empty
         })?;
-        match keys {
-            Some(0) => {
+        match sealed {
+            Some(true) => {
                 self.sealed.push(slot);
                 Ok(())
             }
-            Some(keys) => Err(CommandError::err(format_args!(
-                "Slot {slot} holds {keys} keys: delete or move them first"
-            ))),
+            Some(false) => {
+                let why = "holds keys: delete or move them first";
+                Err(CommandError::err(format_args!("Slot {slot} {why}")))
+            }
             None => Err(CommandError::err(format_args!("Slot {slot} is not this node's"))),
         }
     }
@@ -194,18 +195,20 @@ impl Drop for Seals<'_> {
     }
 }
 
-/// How many keys a slot holds. Keys that are past their time and not yet gone are taken out.
-fn live_keys(owned: &mut Owned<'_>) -> usize {
-    let stored = owned.keys().len();
-    let mut next = (stored > 0).then_some(ScanPos::START);
-    let mut lives = false;
-    while let Some(position) = next.filter(|_| !lives) {
-        next = owned.keys().scan(position, &mut |_| lives = true);
+/// Is the slot empty, once the keys are gone that are past their time?
+fn empties(owned: &mut Owned<'_>) -> bool {
+    if owned.keys().is_empty() {
+        return true;
     }
-    if stored > 0 && !lives {
+    let mut next = Some(ScanPos::START);
+    let mut is_live = false;
+    while let Some(position) = next.filter(|_| !is_live) {
+        next = owned.keys().scan(position, &mut |_| is_live = true);
+    }
+    if !is_live {
         owned.apply(Op::Flush);
     }
-    if lives { stored } else { 0 }
+    !is_live
 }
 
 /// Proposes a change. The log of this version decides before it returns; one that does not

@@ -65,7 +65,7 @@ fn is_readonly(command: &Command) -> bool {
 }
 
 /// Flags in Redis's order.
-fn flags(command: &Command) -> Vec<&'static str> {
+pub(in crate::command) fn flags(command: &Command) -> Vec<&'static str> {
     let has = |bit: u32| command.flags & bit != 0;
     let blocking = matches!(command.handler, Handler::Block(_)) || command.name == "wait";
     let all = [

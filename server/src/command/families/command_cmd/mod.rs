@@ -4,6 +4,8 @@
 mod describe;
 mod key_use;
 
+pub(in crate::command) use describe::flags;
+
 use crate::command::families::help;
 use crate::command::flag::{LOADING, STALE};
 use crate::command::{

@@ -188,7 +188,7 @@ fn set_active_expire(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
 fn packed_threshold(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     const MOST: u64 = 1 << 32;
     match parse_memory(args.at(2)) {
-        Some(bytes) if bytes != 1 && bytes < MOST => {
+        Some(bytes) if bytes < MOST => {
             cx.reply.ok();
             Ok(())
         }

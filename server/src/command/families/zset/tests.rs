@@ -146,7 +146,7 @@ type Model = BTreeMap<u8, i32>;
 fn in_order(model: &Model) -> Vec<String> {
     let mut pairs: Vec<(i32, u8)> = model.iter().map(|(member, score)| (*score, *member)).collect();
     pairs.sort_unstable();
-    pairs.iter().flat_map(|(score, member)| [format!("m{member}"), score.to_string()]).collect()
+    pairs.iter().flat_map(|(score, member)| [format!("m{member:02}"), score.to_string()]).collect()
 }
 
 /// Scores and weights whose products are never -0, which integers do not have.
@@ -169,7 +169,7 @@ proptest! {
         for (i, (model, weight)) in inputs.iter().enumerate() {
             let key = format!("{{t}}{i}");
             for (member, score) in model {
-                let (score, member) = (score.to_string(), format!("m{member}"));
+                let (score, member) = (score.to_string(), format!("m{member:02}"));
                 node.call(1, &[b"ZADD", key.as_bytes(), score.as_bytes(), member.as_bytes()]);
             }
             keys.push(key);
