@@ -271,7 +271,10 @@ impl Session {
             registry().entry(*id).command.flags & flag::DENYOOM != 0
         };
         if node.is_over_maxmemory() && multi.queue.iter().any(writes) {
-            return Err(CommandError::OutOfMemory);
+            return Err(CommandError::Static(
+                "EXECABORT Transaction discarded because of: OOM command not allowed when used \
+                 memory > 'maxmemory'.",
+            ));
         }
         let long =
             multi.queue.iter().any(|(id, _)| registry().entry(*id).command.flags & flag::LONG != 0);
