@@ -1,5 +1,7 @@
 //! Where the log goes: stdout, filtered by `loglevel` or RUST_LOG.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
@@ -14,5 +16,7 @@ pub fn start(config: &Config) {
         _ => "warn",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).try_init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    // No colours in a file.
+    let _ = log.with_ansi(std::io::stdout().is_terminal()).try_init();
 }
