@@ -44,7 +44,10 @@ fn main() -> ExitCode {
 }
 
 fn run(start: Start) -> ExitCode {
-    slotd::io::log::start(&start.config);
+    if let Err(error) = slotd::io::log::start(&start.config) {
+        eprintln!("slotd: {error}");
+        return ExitCode::from(EXIT_USAGE);
+    }
     let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
     // Two at least: a slow command must not stall the others (DESIGN 3).
     let threads = if start.threads == 0 { cores } else { start.threads }.max(2);

@@ -11,12 +11,12 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
 use crate::command::{NodeState, Topology};
-use crate::config::{Live, Start};
+use crate::config::{Applied, Live, Start};
 use crate::control::fixed::{FoundingNode, TableSink};
 use crate::control::{FixedTable, ProposeError};
 use crate::io::edges::{RealChores, RealEdges};
 use crate::io::expiry::ExpiryTask;
-use crate::io::{clock, listen, signals};
+use crate::io::{clock, listen, log, signals};
 use crate::slot::Rooms;
 
 /// How often memory is compared with maxmemory and pauses are looked after.
@@ -34,6 +34,7 @@ impl TableSink for NodeState {
 pub async fn run(start: Start) -> io::Result<()> {
     let stop = Arc::new(Notify::new());
     let node = build(&start, stop.clone())?;
+    start.config.carried_out_by(Arc::new(carry_out));
     let listeners = bind_all(&start)?;
     for (address, listener) in listeners {
         tracing::info!(%address, "serving");
@@ -49,6 +50,17 @@ pub async fn run(start: Start) -> io::Result<()> {
     };
     tracing::info!(signal, "stopping");
     Ok(())
+}
+
+/// Carries out options that are more than a number to read.
+fn carry_out(option: &'static str, value: &str) -> Applied {
+    match option {
+        "loglevel" => {
+            log::set_level(value);
+            Applied::Done
+        }
+        _ => Applied::NotMine,
+    }
 }
 
 /// Builds a node's state: identity, table, rooms.

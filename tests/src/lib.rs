@@ -3,6 +3,7 @@
 //! Nothing here links the server: it is seen from outside, over sockets and `/proc`.
 //! Not here: the tests themselves (`tests/tests`), the programs (`src/bin`), the bench (`bench/`).
 
+pub mod cluster;
 pub mod figures;
 pub mod flags;
 pub mod keys;

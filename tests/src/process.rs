@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -91,6 +91,30 @@ impl Node {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Sends it a signal by name: `TERM`, `STOP`.
+    pub fn signal(&self, name: &str) -> io::Result<()> {
+        // The shell's own `kill`: the program of that name is not everywhere.
+        let line = format!("kill -{name} {}", self.pid());
+        match Command::new("sh").args(["-c", &line]).status()?.success() {
+            true => Ok(()),
+            false => Err(io::Error::other(line)),
+        }
+    }
+
+    /// Waits for its end.
+    pub fn wait_for_end(&mut self, at_most: Duration) -> io::Result<ExitStatus> {
+        let until = Instant::now() + at_most;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() > until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
     fn wait_until_it_answers(&mut self) -> io::Result<()> {
         let until = Instant::now() + START_DEADLINE;
         loop {
@@ -154,7 +178,8 @@ pub fn free_ports(count: u16) -> io::Result<u16> {
     Err(io::Error::other(format!("no {count} free ports in a row found")))
 }
 
-fn fresh_dir() -> io::Result<PathBuf> {
+/// A new empty folder for one process. Its owner removes it.
+pub fn fresh_dir() -> io::Result<PathBuf> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let dir = std::env::temp_dir().join(format!("slotd-test-{}-{number}", std::process::id()));

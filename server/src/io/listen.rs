@@ -1,5 +1,6 @@
 //! The listening sockets: accepts clients within the limits and starts their tasks.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -29,14 +30,10 @@ pub async fn accept_all(listener: TcpListener, node: Arc<NodeState>) {
 
 fn accept(stream: TcpStream, peer: SocketAddr, node: &Arc<NodeState>) {
     if node.clients.len() as u64 >= node.config.live().maxclients.load() {
-        node.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
-        let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-        return;
+        return refuse(stream, node, b"-ERR max number of clients reached\r\n");
     }
     if is_protected(node, peer) {
-        node.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
-        let _ = stream.try_write(PROTECTED.as_bytes());
-        return;
+        return refuse(stream, node, PROTECTED.as_bytes());
     }
     let _ = stream.set_nodelay(true);
     node.stats.connections.fetch_add(1, Ordering::Relaxed);
@@ -47,6 +44,14 @@ fn accept(stream: TcpStream, peer: SocketAddr, node: &Arc<NodeState>) {
     let shared = Arc::new(ClientShared::new(id, peer.to_string(), laddr, fd, now_ns));
     node.clients.add(shared.clone());
     tokio::spawn(conn::serve(stream, node.clone(), shared));
+}
+
+/// Tells a client why it is not served, and closes.
+fn refuse(stream: TcpStream, node: &NodeState, text: &[u8]) {
+    node.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
+    // Not by `try_write`: it reports WouldBlock until the socket's first readiness event, which
+    // may not have come yet. The socket is new, so the text fits its buffer.
+    let _ = stream.into_std().and_then(|mut socket| socket.write(text));
 }
 
 /// Protected mode: without a password only clients on this machine are served.

@@ -133,10 +133,8 @@ impl Session {
                 Progress { consumed: at.max(skipped_to), step: Step::NeedInput { bytes } }
             }
             batch::Decoded::Broken(error) => {
-                let mut text = b"ERR ".to_vec();
-                text.extend_from_slice(&error.text());
                 let start = worker.out.len();
-                Reply::new(&mut worker.out, self.client.proto).error(text);
+                Reply::new(&mut worker.out, self.client.proto).error(error.text());
                 worker.stats.count_error(&worker.out[start..]);
                 Progress { consumed: at, step: Step::Close }
             }

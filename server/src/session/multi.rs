@@ -271,7 +271,10 @@ impl Session {
             registry().entry(*id).command.flags & flag::DENYOOM != 0
         };
         if node.is_over_maxmemory() && multi.queue.iter().any(writes) {
-            return Err(CommandError::OutOfMemory);
+            return Err(CommandError::Static(
+                "EXECABORT Transaction discarded because of: OOM command not allowed when used \
+                 memory > 'maxmemory'.",
+            ));
         }
         let long =
             multi.queue.iter().any(|(id, _)| registry().entry(*id).command.flags & flag::LONG != 0);
@@ -334,11 +337,8 @@ impl Session {
             let (id, args) = (*id, words.args());
             flush_later |= self.exec_one(id, args, owned.as_mut(), worker, node, now);
             if let Some(owned) = &owned {
-                let (hits, misses) = owned.keys().take_hits();
-                if let Handler::Read(_) = registry().entry(id).command.handler {
-                    worker.stats.hits.add(hits);
-                    worker.stats.misses.add(misses);
-                }
+                let command = registry().entry(id).command;
+                worker.stats.count_lookups(command, owned.keys().take_hits());
             }
         }
         if let Some(owned) = owned.as_mut() {
