@@ -103,8 +103,11 @@ fn an_idle_client_is_closed_and_a_waiting_or_busy_one_is_not() {
     let served = Value::Array(vec![Value::bulk("{k}list"), Value::bulk("v")]);
     assert_eq!(waiting.read().unwrap(), served);
     // Switched off while clients are idle: they stay.
+    let mut stays = node.client().unwrap();
+    assert_eq!(stays.say("PING").unwrap(), pong());
     assert_eq!(busy.say("CONFIG SET timeout 0").unwrap(), Value::ok());
     std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(stays.say("PING").unwrap(), pong());
     assert_eq!(busy.say("PING").unwrap(), pong());
 }
 

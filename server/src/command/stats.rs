@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::command::registry::{CommandId, registry};
+use crate::command::{Command, Handler};
 
 /// Distinct error prefixes counted; more are lumped together (INFO errorstats, as Redis 7.2).
 const ERROR_PREFIXES_MAX: usize = 128;
@@ -88,6 +89,16 @@ impl WorkerStats {
             changes: Counter::default(),
             errors: Counter::default(),
             error_prefixes: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Counts look-ups that found a key and that found none; those of writers are neither hits
+    /// nor misses, as in Redis.
+    #[inline]
+    pub fn count_lookups(&self, command: &Command, (hits, misses): (u64, u64)) {
+        if let Handler::Read(_) = command.handler {
+            self.hits.add(hits);
+            self.misses.add(misses);
         }
     }
 

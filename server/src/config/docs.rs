@@ -54,7 +54,8 @@ fn row(declaration: &Declaration) -> String {
 /// The text of `slotd --help`: the options that do something, one a line.
 pub fn help() -> String {
     let mut text = String::from(
-        "Usage: slotd [FILE] [--option value...]...\n\n\
+        "Usage: slotd [FILE] [--option value...]...\n\
+        \x20      slotd local [--help]   a cluster of several nodes on this machine\n\n\
          Starts one node. FILE holds lines of `option value`; flags overrule it.\n\
          With no cluster option the node owns all 16,384 slots; `--cluster-enabled yes` starts\n\
          an empty one.\n",

@@ -25,8 +25,10 @@ const READ_BYTES: usize = 64 * 1024;
 const LEFTOVER_KEEP_BYTES: usize = 1024;
 /// A client that takes none of its output for this long is cut.
 const SLOW_READER_CUT: Duration = Duration::from_secs(60);
-/// Unsent output of a client that has not logged in before it is cut (D30).
+/// Unsent output of a client that has not logged in before it is cut.
 const UNAUTHENTICATED_OUTPUT_BYTES: usize = 16 * 1024;
+/// And how long it may take none of it.
+const UNAUTHENTICATED_CUT: Duration = Duration::from_secs(5);
 /// First wait for a busy room; doubled up to the second.
 const BUSY_WAIT_MIN: Duration = Duration::from_micros(200);
 const BUSY_WAIT_MAX: Duration = Duration::from_millis(10);
@@ -199,7 +201,12 @@ impl Conn {
         if idle == 0 {
             return ready.await;
         }
-        timeout(Duration::from_secs(idle), ready).await.unwrap_or(Err(End::Closed))
+        match timeout(Duration::from_secs(idle), ready).await {
+            Ok(woken) => woken,
+            // The limit was changed meanwhile: counts anew by the one that holds now.
+            Err(_) if self.node.config.live().timeout_s.load() != idle => Ok(Woken::Input),
+            Err(_) => Err(End::Closed),
+        }
     }
 
     /// One read, then whatever it completed. With nothing left over the input is worked on in
@@ -297,16 +304,18 @@ impl Conn {
     }
 
     /// Writes what is pending. Until it is out nothing more is read or run: back-pressure. A
-    /// client that takes nothing for a minute is cut.
+    /// client that takes nothing for a minute is cut, sooner if it has not logged in.
     async fn drain(&mut self) -> Result<(), End> {
         if self.pending.is_empty() {
             return Ok(());
         }
         let shared = self.session.client.shared.clone();
         shared.output_bytes.store(self.pending.len() as u64, Ordering::Relaxed);
-        if !self.session.client.authenticated && self.pending.len() > UNAUTHENTICATED_OUTPUT_BYTES {
+        let is_stranger = !self.session.client.authenticated;
+        if is_stranger && self.pending.len() > UNAUTHENTICATED_OUTPUT_BYTES {
             return Err(End::SlowReader);
         }
+        let patience = if is_stranger { UNAUTHENTICATED_CUT } else { SLOW_READER_CUT };
         let hard = self.node.config.live().output_normal.load().hard_bytes;
         if hard != 0 && self.pending.len() as u64 > hard {
             return Err(End::SlowReader);
@@ -320,7 +329,7 @@ impl Conn {
                 }
                 stream.poll_write_ready(cx).map_err(End::Io)
             });
-            timeout(SLOW_READER_CUT, writable).await.unwrap_or(Err(End::SlowReader))?;
+            timeout(patience, writable).await.unwrap_or(Err(End::SlowReader))?;
             match self.stream.try_write(&self.pending[sent..]) {
                 Ok(n) => sent += n,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}

@@ -49,8 +49,8 @@ fn accept(stream: TcpStream, peer: SocketAddr, node: &Arc<NodeState>) {
 /// Tells a client why it is not served, and closes.
 fn refuse(stream: TcpStream, node: &NodeState, text: &[u8]) {
     node.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
-    // Not by `try_write`: it reports WouldBlock until the socket's first readiness event, and
-    // that has not come yet. The socket is new, so the text fits its buffer.
+    // Not by `try_write`: it reports WouldBlock until the socket's first readiness event, which
+    // may not have come yet. The socket is new, so the text fits its buffer.
     let _ = stream.into_std().and_then(|mut socket| socket.write(text));
 }
 

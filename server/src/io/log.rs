@@ -1,6 +1,7 @@
 //! Where the log goes: standard output or `logfile`, filtered by `loglevel` or RUST_LOG.
 
 use std::fs::OpenOptions;
+use std::io::IsTerminal;
 use std::sync::{Mutex, OnceLock};
 
 use tracing_subscriber::EnvFilter;
@@ -28,7 +29,8 @@ pub fn start(config: &Config) -> Result<(), String> {
     let log = tracing_subscriber::fmt().with_target(false).with_env_filter(filter);
     let path = config.text("logfile");
     if path.is_empty() {
-        let log = log.with_filter_reloading();
+        // No colours where nobody sees them: in a pipe, in a node's log file.
+        let log = log.with_ansi(std::io::stdout().is_terminal()).with_filter_reloading();
         let handle = log.reload_handle();
         let _ = SET_FILTER.set(Box::new(move |filter| drop(handle.reload(filter))));
         let _ = log.try_init();

@@ -337,11 +337,8 @@ impl Session {
             let (id, args) = (*id, words.args());
             flush_later |= self.exec_one(id, args, owned.as_mut(), worker, node, now);
             if let Some(owned) = &owned {
-                let (hits, misses) = owned.keys().take_hits();
-                if let Handler::Read(_) = registry().entry(id).command.handler {
-                    worker.stats.hits.add(hits);
-                    worker.stats.misses.add(misses);
-                }
+                let command = registry().entry(id).command;
+                worker.stats.count_lookups(command, owned.keys().take_hits());
             }
         }
         if let Some(owned) = owned.as_mut() {

@@ -366,12 +366,7 @@ impl Session {
         worker.stats.processed.add(1);
         let held = owned.as_deref().map(|o| (o.slot(), o.index()));
         if let Some(owned) = &mut owned {
-            let (hits, misses) = owned.keys().take_hits();
-            // Look-ups of writers are no hits or misses, as in Redis.
-            if let Handler::Read(_) = registry().entry(id).command.handler {
-                worker.stats.hits.add(hits);
-                worker.stats.misses.add(misses);
-            }
+            worker.stats.count_lookups(registry().entry(id).command, owned.keys().take_hits());
             worker.stats.changes.add(owned.take_changes());
         }
         if let Some(begun) = timed {

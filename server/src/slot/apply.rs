@@ -129,7 +129,7 @@ impl Owned<'_> {
     }
 
     fn put_object(&mut self, key: Key<'_>, object: Box<Object>, expiry: Expiry) -> usize {
-        if object.len() == 0 {
+        if object.is_empty() {
             return self.delete(key);
         }
         self.note_expiry(&expiry);
@@ -318,7 +318,7 @@ impl Owned<'_> {
         let before = boxed_bytes(object);
         let result = change(object, &limits);
         let after = boxed_bytes(object);
-        let emptied = object.len() == 0;
+        let emptied = object.is_empty();
         body.boxed_bytes = body.boxed_bytes + after - before;
         if emptied {
             self.delete(key);

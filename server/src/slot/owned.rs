@@ -38,6 +38,7 @@ pub struct Owned<'a> {
     /// Changes by commands that nobody booked yet.
     changes: u64,
     /// Dropped values that wait for the unlock.
+    #[allow(clippy::vec_box, reason = "the boxes come from the table and go to the chores")]
     garbage: Vec<Box<Object>>,
 }
 

@@ -149,7 +149,7 @@ impl Blob {
             let zeros = Arc::new(vec![0; CHUNK_BYTES]);
             self.chunks.extend(std::iter::repeat_n(zeros, rest / CHUNK_BYTES));
         }
-        if rest % CHUNK_BYTES > 0 {
+        if !rest.is_multiple_of(CHUNK_BYTES) {
             self.chunks.push(Arc::new(vec![0; rest % CHUNK_BYTES]));
         }
         self.len = len;

@@ -52,7 +52,7 @@ fn kept(number: u8) -> Kept {
 }
 
 fn consent(number: u8) -> LossConsent {
-    if number % 3 == 0 { LossConsent::NotGiven } else { LossConsent::AcceptLoss }
+    if number.is_multiple_of(3) { LossConsent::NotGiven } else { LossConsent::AcceptLoss }
 }
 
 impl Step {
@@ -100,7 +100,7 @@ impl Step {
             19 => TableChange::ForceTakeover { slots, to, consent: consent(self.number) },
             20 => TableChange::SetAck {
                 slots,
-                mode: if self.number % 3 == 0 { AckMode::Local } else { AckMode::InSync },
+                mode: if self.number.is_multiple_of(3) { AckMode::Local } else { AckMode::InSync },
             },
             21 | 22 => self.boot(table, slots, node, boot),
             _ => self.membership(table, node),

@@ -127,9 +127,10 @@ pub const COMMANDS: &[Command] = &[
         flags: DENYOOM | FAST,
         since: "2.0.0",
         summary: "Appends a string to the value of a key. Creates the key if it doesn't exist.",
-        complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is small \
-            and the already present value is of any size, since the dynamic string library \
-            used by Redis will double the free space available on every reallocation.",
+        complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is \
+            small and the already present value is of any size, since the dynamic string \
+            library used by Redis will double the free space available on every \
+            reallocation.",
         ..STRING
     },
     Command {
@@ -147,9 +148,10 @@ pub const COMMANDS: &[Command] = &[
         handler: Handler::Read(part::getrange),
         since: "2.4.0",
         summary: "Returns a substring of the string stored at a key.",
-        complexity: "O(N) where N is the length of the returned string. The complexity is ultimately \
-            determined by the returned length, but because creating a substring from an \
-            existing string is very cheap, it can be considered O(1) for small strings.",
+        complexity: "O(N) where N is the length of the returned string. The complexity is \
+            ultimately determined by the returned length, but because creating a substring \
+            from an existing string is very cheap, it can be considered O(1) for small \
+            strings.",
         ..STRING
     },
     Command {
@@ -157,9 +159,10 @@ pub const COMMANDS: &[Command] = &[
         arity: 4,
         handler: Handler::Read(part::getrange),
         summary: "Returns a substring from a string value.",
-        complexity: "O(N) where N is the length of the returned string. The complexity is ultimately \
-            determined by the returned length, but because creating a substring from an \
-            existing string is very cheap, it can be considered O(1) for small strings.",
+        complexity: "O(N) where N is the length of the returned string. The complexity is \
+            ultimately determined by the returned length, but because creating a substring \
+            from an existing string is very cheap, it can be considered O(1) for small \
+            strings.",
         ..STRING
     },
     Command {
@@ -170,9 +173,9 @@ pub const COMMANDS: &[Command] = &[
         since: "2.2.0",
         summary: "Overwrites a part of a string value with another by an offset. Creates the key \
             if it doesn't exist.",
-        complexity: "O(1), not counting the time taken to copy the new string in place. Usually, this \
-            string is very small so the amortized complexity is O(1). Otherwise, complexity \
-            is O(M) with M being the length of the value argument.",
+        complexity: "O(1), not counting the time taken to copy the new string in place. Usually, \
+            this string is very small so the amortized complexity is O(1). Otherwise, \
+            complexity is O(M) with M being the length of the value argument.",
         ..STRING
     },
     Command {

@@ -70,7 +70,7 @@ impl Layout {
         let nodes = match stored.filter(|stored| fits(stored, options)) {
             Some(stored) => stored,
             None => {
-                let fresh = found(options, || clock::random_u64());
+                let fresh = found(options, clock::random_u64);
                 let text = static_table::render(&fresh);
                 let temporary = dir.join("table.tmp");
                 fs::write(&temporary, text).map_err(|e| of(&temporary, e))?;

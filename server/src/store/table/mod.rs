@@ -203,14 +203,14 @@ impl<O> Table<O> {
         expiry: Expiry,
         access: Option<u16>,
     ) -> Old<O> {
-        if let Some(run) = self.root.run_of(hash) {
-            if let Some((place, block)) = run.find(hash, key) {
-                if let Some(access) = access {
-                    block.set_access(access);
-                    block.set_marks(0);
-                }
-                return self.overwrite(run, place, block, key, value, expiry);
+        if let Some(run) = self.root.run_of(hash)
+            && let Some((place, block)) = run.find(hash, key)
+        {
+            if let Some(access) = access {
+                block.set_access(access);
+                block.set_marks(0);
             }
+            return self.overwrite(run, place, block, key, value, expiry);
         }
         let expiry = match expiry {
             Expiry::Keep | Expiry::Never => None,

@@ -168,12 +168,12 @@ impl Blocks {
 
     /// Goes to the next bucket; false at the end.
     fn advance(&mut self) -> bool {
-        if let Some(run) = self.run {
-            if self.bucket + 1 < run.buckets() {
-                self.bucket += 1;
-                self.occupied = run.occupied(self.bucket);
-                return true;
-            }
+        if let Some(run) = self.run
+            && self.bucket + 1 < run.buckets()
+        {
+            self.bucket += 1;
+            self.occupied = run.occupied(self.bucket);
+            return true;
         }
         let Some((directory, index)) = &mut self.directory else { return false };
         if *index == directory.words() {

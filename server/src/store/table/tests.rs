@@ -230,7 +230,7 @@ impl Pair {
         } else if dice < 90 {
             self.remove(&key);
         } else if dice < 94 {
-            self.set_expiry(&key, (dice % 2 == 0).then_some(dice));
+            self.set_expiry(&key, dice.is_multiple_of(2).then_some(dice));
         } else if dice < 97 {
             self.edit(&key, random.below(4) as u8);
         } else {
@@ -245,7 +245,7 @@ fn run_model(seed: u64, keys: u64, steps: u64) {
     let mut random = Random(seed);
     for step in 0..steps {
         // Mostly puts, then mostly removals, by turns that fill and empty the table.
-        let growing = (step / (keys * 2)) % 2 == 0;
+        let growing = (step / (keys * 2)).is_multiple_of(2);
         pair.step(&mut random, keys, if growing { 70 } else { 15 });
         if step % (steps / 20 + 1) == 0 {
             pair.check_all();

@@ -83,7 +83,7 @@ impl<'t> Named<'t> {
         direction: Direction,
         args: &Args<'_>,
     ) -> Result<SlotRanges, CommandError> {
-        if args.len() % 2 != 0 {
+        if !args.len().is_multiple_of(2) {
             return Err(CommandError::arity(match direction {
                 Direction::Add => "cluster|addslotsrange",
                 Direction::Delete => "cluster|delslotsrange",

@@ -23,7 +23,7 @@ fn set_pairs(
     args: &Args<'_>,
     name: &'static str,
 ) -> Result<usize, CommandError> {
-    if args.len() % 2 != 0 {
+    if !args.len().is_multiple_of(2) {
         return Err(CommandError::arity(name));
     }
     let key = args.key(1);

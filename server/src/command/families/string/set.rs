@@ -243,7 +243,7 @@ pub(super) fn mget(keys: &Keys, args: &Args<'_>, cx: &mut Cx<'_>) -> Outcome {
 
 /// MSET key value [key value ...]
 pub(super) fn mset(owned: &mut Owned<'_>, args: &Args<'_>, cx: &mut Cx<'_>) -> Outcome {
-    if args.len() % 2 == 0 {
+    if args.len().is_multiple_of(2) {
         return Err(CommandError::arity("mset"));
     }
     set_pairs(owned, args);
@@ -253,7 +253,7 @@ pub(super) fn mset(owned: &mut Owned<'_>, args: &Args<'_>, cx: &mut Cx<'_>) -> O
 
 /// MSETNX key value [key value ...]
 pub(super) fn msetnx(owned: &mut Owned<'_>, args: &Args<'_>, cx: &mut Cx<'_>) -> Outcome {
-    if args.len() % 2 == 0 {
+    if args.len().is_multiple_of(2) {
         return Err(CommandError::arity("msetnx"));
     }
     let all_absent = (1..args.len()).step_by(2).all(|i| !owned.keys().exists(args.key(i)));

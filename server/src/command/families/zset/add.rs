@@ -73,7 +73,7 @@ impl Rules {
             at += 1;
         }
         let words = args.len() - at;
-        if words == 0 || words % 2 != 0 {
+        if words == 0 || !words.is_multiple_of(2) {
             return Err(CommandError::Syntax);
         }
         if rules.only_new && rules.only_present {
