@@ -180,7 +180,7 @@ impl Session {
             Ok(slot) => slot,
             Err(error) => return self.refuse(Some(id), error, worker, start, true),
         };
-        if command.flags & flag::DENYOOM != 0 && node.is_over_maxmemory() {
+        if node.is_over_maxmemory() && self.takes_memory(command) {
             return self.refuse(Some(id), CommandError::OutOfMemory, worker, start, true);
         }
         if let Handler::Session(verb) = command.handler {
