@@ -485,6 +485,17 @@ mod tests {
     }
 
     #[test]
+    fn a_transaction_does_not_give_the_slot_away_that_it_writes_to() {
+        let mut node = TestNode::new(&[]);
+        let slot = slot_of(b"a").number();
+        let script = format!("MULTI\r\nCLUSTER DELSLOTS {slot}\r\nSET a 1\r\nEXEC\r\n");
+        let reply = String::from_utf8(node.send(1, script.as_bytes())).expect("ASCII");
+        let refused = format!("-ERR Slot {slot} is used by this transaction\r\n");
+        assert_eq!(reply, format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n{refused}+OK\r\n"));
+        assert_eq!(node.send(1, b"GET a\r\n"), b"$1\r\n1\r\n");
+    }
+
+    #[test]
     fn no_more_keys_are_watched_than_the_limit() {
         let mut node = TestNode::new(&[]);
         let keys: Vec<String> = (0..=WATCH_MAX_KEYS).map(|i| i.to_string()).collect();
