@@ -275,6 +275,7 @@ impl Session {
             return self.exec_under_lock(multi, slot, Patience::Spin, worker, node, now);
         }
         let mut result = Ok(());
+        worker.is_late = true;
         node.edges.run_long(&mut || {
             result = self.exec_under_lock(multi, slot, Patience::Block, worker, node, now);
         });
@@ -493,6 +494,19 @@ mod tests {
         let refused = format!("-ERR Slot {slot} is used by this transaction\r\n");
         assert_eq!(reply, format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n{refused}+OK\r\n"));
         assert_eq!(node.send(1, b"GET a\r\n"), b"$1\r\n1\r\n");
+    }
+
+    #[test]
+    fn what_follows_a_long_command_in_a_pipeline_begins_after_it() {
+        let mut node = TestNode::new(&["--enable-debug-command", "yes"]);
+        node.send(1, b"DEBUG SLEEP 1\r\nSET a 1 PX 500\r\n");
+        node.advance(400);
+        assert_eq!(node.send(1, b"GET a\r\n"), b"$1\r\n1\r\n");
+        let waits = b"DEBUG SLEEP 2\r\nBLPOP none 1\r\n";
+        assert_eq!(node.send(1, waits), b"+OK\r\n");
+        assert_eq!(node.resume(1), b"", "its second has only begun");
+        node.advance(1000);
+        assert_eq!(node.resume(1), b"*-1\r\n");
     }
 
     #[test]
