@@ -41,16 +41,23 @@ struct Local {
 }
 
 thread_local! {
-    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+    static LOCAL: RefCell<Option<Box<Local>>> = const { RefCell::new(None) };
 }
 
+/// Lends the thread's own things. Should `f` panic (a bug in a handler ends its connection only)
+/// they are dropped with the half-written replies in them: the next connection gets new ones.
 fn with_local<R>(node: &NodeState, f: impl FnOnce(&mut Local) -> R) -> R {
     LOCAL.with(|cell| {
-        let mut local = cell.borrow_mut();
-        f(local.get_or_insert_with(|| Local {
-            worker: Worker::new(node.stats.add_worker(), clock::random_u64()),
-            read: vec![0; READ_BYTES].into_boxed_slice(),
-        }))
+        let mut place = cell.borrow_mut();
+        let mut local = place.take().unwrap_or_else(|| {
+            Box::new(Local {
+                worker: Worker::new(node.stats.add_worker(), clock::random_u64()),
+                read: vec![0; READ_BYTES].into_boxed_slice(),
+            })
+        });
+        let result = f(&mut local);
+        *place = Some(local);
+        result
     })
 }
 
@@ -107,8 +114,7 @@ pub async fn serve(stream: TcpStream, node: Arc<NodeState>, shared: Arc<ClientSh
         need: 1,
     };
     let end = conn.run().await;
-    conn.session.close(&node);
-    node.clients.remove(shared.id);
+    drop(conn);
     match end {
         End::Closed | End::Killed => {}
         End::Io(error) => tracing::debug!(client = shared.id, %error, "connection lost"),
@@ -119,6 +125,14 @@ pub async fn serve(stream: TcpStream, node: Arc<NodeState>, shared: Arc<ClientSh
         End::InputLimit => {
             tracing::warn!(client = shared.id, addr = shared.addr, "cut: query buffer limit");
         }
+    }
+}
+
+impl Drop for Conn {
+    /// However the connection ends, by a panic too: nobody keeps anything for it.
+    fn drop(&mut self) {
+        self.session.close(&self.node);
+        self.node.clients.remove(self.session.client.shared.id);
     }
 }
 
@@ -475,5 +489,26 @@ impl Backoff {
         }
         let doublings = (self.tries - BUSY_YIELDS).min(10);
         sleep((BUSY_WAIT_MIN * 2_u32.pow(doublings)).min(BUSY_WAIT_MAX)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::testing::TestNode;
+
+    #[test]
+    fn a_panic_leaves_no_replies_to_the_next_connection() {
+        let node = TestNode::new(&[]).node;
+        let broken = catch_unwind(AssertUnwindSafe(|| {
+            with_local(&node, |local| {
+                local.worker.out.extend_from_slice(b"$6\r\nsecret\r\n");
+                panic!("a broken handler");
+            })
+        }));
+        assert!(broken.is_err());
+        with_local(&node, |local| assert!(local.worker.out.is_empty()));
     }
 }
