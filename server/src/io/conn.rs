@@ -3,7 +3,7 @@
 //! Read, reply and scratch buffers belong to the worker thread; a connection keeps only what a
 //! request left over and what the socket did not take. Nothing is borrowed across an await.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,24 +41,21 @@ struct Local {
 }
 
 thread_local! {
-    static LOCAL: RefCell<Option<Box<Local>>> = const { RefCell::new(None) };
+    static LOCAL: Cell<Option<Box<Local>>> = const { Cell::new(None) };
 }
 
-/// Lends the thread's own things. Should `f` panic (a bug in a handler ends its connection only)
-/// they are dropped with the half-written replies in them: the next connection gets new ones.
+/// Lends the thread's buffers out. They are put back only when `f` returns: what a panic left in
+/// them is nobody else's reply.
 fn with_local<R>(node: &NodeState, f: impl FnOnce(&mut Local) -> R) -> R {
-    LOCAL.with(|cell| {
-        let mut place = cell.borrow_mut();
-        let mut local = place.take().unwrap_or_else(|| {
-            Box::new(Local {
-                worker: Worker::new(node.stats.add_worker(), clock::random_u64()),
-                read: vec![0; READ_BYTES].into_boxed_slice(),
-            })
-        });
-        let result = f(&mut local);
-        *place = Some(local);
-        result
-    })
+    let mut local = LOCAL.take().unwrap_or_else(|| {
+        Box::new(Local {
+            worker: Worker::new(node.stats.add_worker(), clock::random_u64()),
+            read: vec![0; READ_BYTES].into_boxed_slice(),
+        })
+    });
+    let result = f(&mut local);
+    LOCAL.set(Some(local));
+    result
 }
 
 /// Why a connection ends. The reason is logged, the client is gone either way.
@@ -114,7 +111,7 @@ pub async fn serve(stream: TcpStream, node: Arc<NodeState>, shared: Arc<ClientSh
         need: 1,
     };
     let end = conn.run().await;
-    drop(conn);
+    conn.leave();
     match end {
         End::Closed | End::Killed => {}
         End::Io(error) => tracing::debug!(client = shared.id, %error, "connection lost"),
@@ -129,14 +126,21 @@ pub async fn serve(stream: TcpStream, node: Arc<NodeState>, shared: Arc<ClientSh
 }
 
 impl Drop for Conn {
-    /// However the connection ends, by a panic too: nobody keeps anything for it.
     fn drop(&mut self) {
-        self.session.close(&self.node);
-        self.node.clients.remove(self.session.client.shared.id);
+        // A handler's panic ends its connection, and nothing of it may stay behind.
+        if std::thread::panicking() {
+            self.leave();
+        }
     }
 }
 
 impl Conn {
+    /// Lets go of what others hold for the client.
+    fn leave(&mut self) {
+        self.session.close(&self.node);
+        self.node.clients.remove(self.session.client.shared.id);
+    }
+
     async fn run(&mut self) -> End {
         loop {
             match self.turn().await {
@@ -229,6 +233,8 @@ impl Conn {
         let node = self.node.clone();
         with_local(&node, |local| {
             let count = match self.stream.try_read(&mut local.read) {
+                // It may still be listening: what it asked for is owed.
+                Ok(0) if self.session.holds_replies() => return Ok(Step::Close),
                 Ok(0) => return Err(End::Closed),
                 Ok(count) => count,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
@@ -272,6 +278,7 @@ impl Conn {
             self.leftover = Vec::new();
         }
         self.write_out(worker)?;
+        self.check_input()?;
         Ok(progress.step)
     }
 
@@ -446,8 +453,10 @@ impl Conn {
                 },
             };
             if let Some(letters) = letters {
-                if letters & letter::GATE != 0 {
+                if letters & letter::KILL == 0 && letters & letter::GATE != 0 {
                     self.release()?;
+                    // Nothing else would write what the socket does not take now.
+                    self.drain().await?;
                 }
                 if letters != letter::GATE {
                     return Ok(Some(letters));
@@ -500,15 +509,15 @@ mod tests {
     use crate::testing::TestNode;
 
     #[test]
-    fn a_panic_leaves_no_replies_to_the_next_connection() {
-        let node = TestNode::new(&[]).node;
-        let broken = catch_unwind(AssertUnwindSafe(|| {
-            with_local(&node, |local| {
-                local.worker.out.extend_from_slice(b"$6\r\nsecret\r\n");
+    fn what_a_panic_left_in_the_buffers_reaches_nobody() {
+        let test = TestNode::new(&[]);
+        let broken = || {
+            with_local(&test.node, |local| {
+                local.worker.out.extend_from_slice(b"+half a re");
                 panic!("a broken handler");
             })
-        }));
-        assert!(broken.is_err());
-        with_local(&node, |local| assert!(local.worker.out.is_empty()));
+        };
+        assert!(catch_unwind(AssertUnwindSafe(broken)).is_err());
+        with_local(&test.node, |local| assert!(local.worker.out.is_empty()));
     }
 }

@@ -411,6 +411,11 @@ mod tests {
     }
 
     #[test]
+    fn a_client_may_leave_access_times_alone() {
+        run_script("client/client.touch.txt");
+    }
+
+    #[test]
     fn a_waiting_client_is_unblocked_by_another() {
         run_script("client/client.unblock.txt");
     }

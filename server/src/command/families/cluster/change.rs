@@ -164,6 +164,11 @@ impl Seals<'_> {
     /// Closes an empty slot of this node.
     fn seal(&mut self, cx: &mut NodeCx<'_>, slot: SlotId) -> Outcome {
         let node = self.node;
+        if cx.held.as_ref().is_some_and(|held| held.slot() == slot) {
+            // What the transaction does next would still count as the owner's.
+            let why = "is used by this transaction";
+            return Err(CommandError::err(format_args!("Slot {slot} {why}")));
+        }
         let sealed = cx.enter(slot, Patience::Spin, |owned| {
             let is_empty = empties(owned);
             if is_empty {
