@@ -203,6 +203,8 @@ impl Owned<'_> {
             entry.set_marks(marks);
         }
         self.dispose(old);
+        // A pass over the slot's expiries may have gone by the new place already.
+        self.note_expiry(&expiry);
         self.changed(from);
         self.changed(to);
         1
@@ -377,7 +379,20 @@ impl Owned<'_> {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use crate::testing::TestNode;
+    use super::*;
+    use crate::slot::{Admit, Patience};
+    use crate::testing::{START_MS, TestNode};
+
+    #[test]
+    fn a_renamed_key_is_noted_for_expiry_though_a_pass_has_gone_by() {
+        let mut node = TestNode::new(&[]);
+        node.call(1, &[b"SET", b"{t}a", b"v", b"PX", b"1000"]);
+        let admitted = node.node.rooms.admit(slots::slot_of(b"{t}a"), START_MS, Patience::Block);
+        let Admit::Served(mut owned) = admitted else { panic!("the slot is served") };
+        owned.set_next_expiry_ms(u64::MAX);
+        owned.apply(Op::Rename { from: Key::new(b"{t}a"), to: Key::new(b"{t}b") });
+        assert_eq!(owned.next_expiry_ms(), START_MS + 1000);
+    }
 
     /// Changes of all types and forms; those that meet a key of another type change nothing.
     /// `K` and `L` become keys, `N` a small number, `V` a text of any length.
