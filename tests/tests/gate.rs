@@ -44,7 +44,7 @@ fn a_deep_pipeline_behind_the_gate_loses_and_swaps_nothing() {
     let replies = client.read_many(2 * REQUESTS).unwrap();
     for (i, pair) in replies.chunks(2).enumerate() {
         assert_eq!(pair[0], Value::Int((i / 100 + 1) as i64), "reply {i}");
-        assert_eq!(pair[1], Value::bulk(&i.to_string()), "reply {i}");
+        assert_eq!(pair[1], Value::bulk(i.to_string()), "reply {i}");
     }
 }
 
