@@ -272,12 +272,12 @@ impl Session {
             return Ok(());
         }
         if !has(flag::LONG) {
-            return self.exec_under_lock(multi, slot, Patience::Spin, worker, node, now);
+            return self.exec_under_lock(multi, slot, worker, node, now);
         }
         let mut result = Ok(());
         worker.is_late = true;
         node.edges.run_long(&mut || {
-            result = self.exec_under_lock(multi, slot, Patience::Block, worker, node, now);
+            result = self.exec_under_lock(multi, slot, worker, node, now);
         });
         result
     }
@@ -306,7 +306,6 @@ impl Session {
         &mut self,
         multi: &Transaction,
         slot: Option<SlotId>,
-        patience: Patience,
         worker: &mut Worker,
         node: &NodeState,
         now: Now,
@@ -314,7 +313,8 @@ impl Session {
         let start = worker.out.len();
         let mut owned = None;
         if let Some(slot) = slot {
-            match node.rooms.admit(slot, now.unix_ms, patience) {
+            // Never waits at the lock: a busy room is the session's to wait for.
+            match node.rooms.admit(slot, now.unix_ms, Patience::Spin) {
                 Admit::Served(entered) => owned = Some(entered),
                 Admit::Busy => return Err(CommandError::Busy(slot)),
                 Admit::Refused(refused) => return Err(node.refusal(slot, refused)),

@@ -286,7 +286,8 @@ impl Session {
         worker.is_late = true;
         node.edges.run_long(&mut || {
             let mut hold = Hold::default();
-            let owned = match hold.enter(node, slot, now, Patience::Block) {
+            // Not waiting here: enough of them behind one held slot would use up all threads.
+            let owned = match hold.enter(node, slot, now, Patience::Spin) {
                 Ok(owned) => owned,
                 Err(Entry::Busy) => {
                     ran = Ran::held_back(Step::Busy(slot));

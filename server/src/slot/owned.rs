@@ -249,9 +249,20 @@ impl<'a> Owned<'a> {
     }
 }
 
+/// A command panicked between two ops of its group. Crash beats corrupt: nobody may read what
+/// is neither before it nor after it.
+#[cold]
+fn half_changed(slot: SlotId) -> ! {
+    tracing::error!(slot = slot.number(), "a command panicked half-way: the node ends");
+    std::process::abort();
+}
+
 impl Drop for Owned<'_> {
     #[inline]
     fn drop(&mut self) {
+        if std::thread::panicking() && self.group_open {
+            half_changed(self.slot);
+        }
         self.end_group();
         self.report();
         self.room.publish_hint(&self.body);
