@@ -21,8 +21,6 @@ use crate::slot::Rooms;
 
 /// How often memory is compared with maxmemory and pauses are looked after.
 const TICK: Duration = Duration::from_millis(20);
-/// Connections waiting to be accepted; a burst of 10,000 clients fits with retries.
-const BACKLOG: u32 = 4096;
 
 impl TableSink for NodeState {
     fn install(&self, table: Arc<slots::SlotTable>) {
@@ -196,12 +194,13 @@ fn announce(node: &NodeState, own: &OwnAddress) {
 /// Listens on every address; one with `-` before it may be missing.
 fn bind_all(start: &Start) -> io::Result<Vec<(SocketAddr, TcpListener)>> {
     let mut listeners = Vec::new();
+    let backlog = start.config.number("tcp-backlog") as u32;
     for bind in &start.bind {
         let (host, optional) = match bind.strip_prefix('-') {
             Some(host) => (host, true),
             None => (bind.as_str(), false),
         };
-        match listen_on(host, start.port) {
+        match listen_on(host, start.port, backlog) {
             Ok(listener) => listeners.push((listener.local_addr()?, listener)),
             Err(e) if optional => tracing::info!(host, error = %e, "not listening"),
             Err(e) => {
@@ -213,7 +212,7 @@ fn bind_all(start: &Start) -> io::Result<Vec<(SocketAddr, TcpListener)>> {
     Ok(listeners)
 }
 
-fn listen_on(host: &str, port: u16) -> io::Result<TcpListener> {
+fn listen_on(host: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
     let host = if host == "*" { "0.0.0.0" } else { host };
     let ip = match host.parse() {
         Ok(ip) => ip,
@@ -231,7 +230,7 @@ fn listen_on(host: &str, port: u16) -> io::Result<TcpListener> {
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.listen(backlog)
 }
 
 /// Looks after what has no event of its own.

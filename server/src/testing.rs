@@ -177,8 +177,10 @@ impl TestNode {
                 }
                 Step::Close => {
                     client.closed = true;
-                    client.session.close(&node);
-                    node.clients.remove(client.session.client.shared.id);
+                    if !client.session.holds_replies() {
+                        client.session.close(&node);
+                        node.clients.remove(client.session.client.shared.id);
+                    }
                     break;
                 }
                 Step::NeedInput { .. } => {

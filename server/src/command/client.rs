@@ -116,18 +116,19 @@ impl ClientShared {
         }
     }
 
-    /// Sets or clears a `client_flag`. Only its own session does.
+    /// Sets or clears a `client_flag`. Only its own session does. In one order with what it
+    /// looks at next: who waits says so first, who wakes looks for the flag last.
     pub fn set_flag(&self, bit: u32, on: bool) {
         if on {
-            self.flags.fetch_or(bit, Ordering::Relaxed);
+            self.flags.fetch_or(bit, Ordering::SeqCst);
         } else {
-            self.flags.fetch_and(!bit, Ordering::Relaxed);
+            self.flags.fetch_and(!bit, Ordering::SeqCst);
         }
     }
 
     /// Is a `client_flag` set?
     pub fn has_flag(&self, bit: u32) -> bool {
-        self.flags.load(Ordering::Relaxed) & bit != 0
+        self.flags.load(Ordering::SeqCst) & bit != 0
     }
 
     /// Name and library, as said so far.

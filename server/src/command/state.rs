@@ -252,14 +252,19 @@ impl NodeState {
 
     /// CLIENT PAUSE. While it lasts expired keys are hidden and not deleted: a delete is a write.
     pub fn begin_pause(&self, all: bool, until_ns: u64) {
-        self.rooms.totals.hold_expiry.store(true, Ordering::SeqCst);
-        self.pause.begin(all, until_ns);
+        self.pause.begin(all, until_ns, &self.rooms.totals.hold_expiry);
     }
 
     /// CLIENT UNPAUSE: ends the pause and wakes those it held.
     pub fn end_pause(&self) {
-        self.pause.end();
-        self.rooms.totals.hold_expiry.store(false, Ordering::SeqCst);
+        self.end_pause_by(u64::MAX);
+    }
+
+    /// Ends the pause if it ends by `now_ns`.
+    fn end_pause_by(&self, now_ns: u64) {
+        if !self.pause.end(now_ns, &self.rooms.totals.hold_expiry) {
+            return;
+        }
         for client in self.clients.all() {
             if client.has_flag(client_flag::PAUSED) {
                 client.mailbox.post(letter::UNPAUSED);
@@ -269,8 +274,8 @@ impl NodeState {
 
     /// Ends a pause whose time is up. The node's ticker calls it.
     pub fn tick_pause(&self, now: Now) {
-        if self.pause.is_active() && now.mono_ns >= self.pause.until_ns() {
-            self.end_pause();
+        if self.pause.is_active() {
+            self.end_pause_by(now.mono_ns);
         }
     }
 
@@ -427,16 +432,24 @@ impl Pause {
 
     /// Begins or changes a pause. A pause of all is not weakened by one of writes, and an
     /// earlier end does not shorten a later one (Redis).
-    fn begin(&self, all: bool, until_ns: u64) {
+    fn begin(&self, all: bool, until_ns: u64, hold_expiry: &AtomicBool) {
         let _one_at_a_time = self.changing.lock();
+        hold_expiry.store(true, Ordering::SeqCst);
         let mode = if all { PAUSE_ALL } else { PAUSE_WRITES };
         self.until_ns.fetch_max(until_ns, Ordering::SeqCst);
         self.mode.fetch_max(mode, Ordering::SeqCst);
     }
 
-    fn end(&self) {
+    /// Ends it if its time is up by `now_ns`; asked under the lock, so that a pause which begins
+    /// meanwhile is not taken for the one that was over. False if it goes on.
+    fn end(&self, now_ns: u64, hold_expiry: &AtomicBool) -> bool {
         let _one_at_a_time = self.changing.lock();
+        if self.until_ns.load(Ordering::SeqCst) > now_ns {
+            return false;
+        }
         self.mode.store(PAUSE_NONE, Ordering::SeqCst);
         self.until_ns.store(0, Ordering::SeqCst);
+        hold_expiry.store(false, Ordering::SeqCst);
+        true
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 
@@ -200,10 +200,17 @@ impl Stats {
         }
     }
 
-    /// A new worker's counters.
+    /// Counters for a new worker: those of one that is gone, with what they stand at, or new
+    /// ones. Threads come and go with long commands; the list must not grow with them.
     pub fn add_worker(&self) -> Arc<WorkerStats> {
+        let mut workers = self.workers.lock();
+        if let Some(free) = workers.iter().find(|w| Arc::strong_count(w) == 1) {
+            // What the thread before wrote is seen by the one that writes on.
+            fence(Ordering::Acquire);
+            return free.clone();
+        }
         let worker = Arc::new(WorkerStats::new());
-        self.workers.lock().push(worker.clone());
+        workers.push(worker.clone());
         worker
     }
 
@@ -254,5 +261,23 @@ impl Stats {
         self.moved.store(0, Ordering::Relaxed);
         self.slow_readers_cut.store(0, Ordering::Relaxed);
         self.rates.lock().0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_worker_counts_on_where_one_that_is_gone_stopped() {
+        let stats = Stats::default();
+        let (first, second) = (stats.add_worker(), stats.add_worker());
+        first.processed.add(2);
+        second.processed.add(3);
+        drop(first);
+        let third = stats.add_worker();
+        third.processed.add(4);
+        assert_eq!(stats.workers.lock().len(), 2);
+        assert_eq!(stats.sum(|w| &w.processed), 9);
     }
 }

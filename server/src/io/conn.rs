@@ -3,7 +3,7 @@
 //! Read, reply and scratch buffers belong to the worker thread; a connection keeps only what a
 //! request left over and what the socket did not take. Nothing is borrowed across an await.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,17 +41,21 @@ struct Local {
 }
 
 thread_local! {
-    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+    static LOCAL: Cell<Option<Box<Local>>> = const { Cell::new(None) };
 }
 
+/// Lends the thread's buffers out. They are put back only when `f` returns: what a panic left in
+/// them is nobody else's reply.
 fn with_local<R>(node: &NodeState, f: impl FnOnce(&mut Local) -> R) -> R {
-    LOCAL.with(|cell| {
-        let mut local = cell.borrow_mut();
-        f(local.get_or_insert_with(|| Local {
+    let mut local = LOCAL.take().unwrap_or_else(|| {
+        Box::new(Local {
             worker: Worker::new(node.stats.add_worker(), clock::random_u64()),
             read: vec![0; READ_BYTES].into_boxed_slice(),
-        }))
-    })
+        })
+    });
+    let result = f(&mut local);
+    LOCAL.set(Some(local));
+    result
 }
 
 /// Why a connection ends. The reason is logged, the client is gone either way.
@@ -107,8 +111,7 @@ pub async fn serve(stream: TcpStream, node: Arc<NodeState>, shared: Arc<ClientSh
         need: 1,
     };
     let end = conn.run().await;
-    conn.session.close(&node);
-    node.clients.remove(shared.id);
+    conn.leave();
     match end {
         End::Closed | End::Killed => {}
         End::Io(error) => tracing::debug!(client = shared.id, %error, "connection lost"),
@@ -122,7 +125,22 @@ pub async fn serve(stream: TcpStream, node: Arc<NodeState>, shared: Arc<ClientSh
     }
 }
 
+impl Drop for Conn {
+    fn drop(&mut self) {
+        // A handler's panic ends its connection, and nothing of it may stay behind.
+        if std::thread::panicking() {
+            self.leave();
+        }
+    }
+}
+
 impl Conn {
+    /// Lets go of what others hold for the client.
+    fn leave(&mut self) {
+        self.session.close(&self.node);
+        self.node.clients.remove(self.session.client.shared.id);
+    }
+
     async fn run(&mut self) -> End {
         loop {
             match self.turn().await {
@@ -215,6 +233,8 @@ impl Conn {
         let node = self.node.clone();
         with_local(&node, |local| {
             let count = match self.stream.try_read(&mut local.read) {
+                // It may still be listening: what it asked for is owed.
+                Ok(0) if self.session.holds_replies() => return Ok(Step::Close),
                 Ok(0) => return Err(End::Closed),
                 Ok(count) => count,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
@@ -258,6 +278,7 @@ impl Conn {
             self.leftover = Vec::new();
         }
         self.write_out(worker)?;
+        self.check_input()?;
         Ok(progress.step)
     }
 
@@ -432,8 +453,10 @@ impl Conn {
                 },
             };
             if let Some(letters) = letters {
-                if letters & letter::GATE != 0 {
+                if letters & letter::KILL == 0 && letters & letter::GATE != 0 {
                     self.release()?;
+                    // Nothing else would write what the socket does not take now.
+                    self.drain().await?;
                 }
                 if letters != letter::GATE {
                     return Ok(Some(letters));
@@ -475,5 +498,26 @@ impl Backoff {
         }
         let doublings = (self.tries - BUSY_YIELDS).min(10);
         sleep((BUSY_WAIT_MIN * 2_u32.pow(doublings)).min(BUSY_WAIT_MAX)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::testing::TestNode;
+
+    #[test]
+    fn what_a_panic_left_in_the_buffers_reaches_nobody() {
+        let test = TestNode::new(&[]);
+        let broken = || {
+            with_local(&test.node, |local| {
+                local.worker.out.extend_from_slice(b"+half a re");
+                panic!("a broken handler");
+            })
+        };
+        assert!(catch_unwind(AssertUnwindSafe(broken)).is_err());
+        with_local(&test.node, |local| assert!(local.worker.out.is_empty()));
     }
 }

@@ -36,6 +36,7 @@ fn accept(stream: TcpStream, peer: SocketAddr, node: &Arc<NodeState>) {
         return refuse(stream, node, PROTECTED.as_bytes());
     }
     let _ = stream.set_nodelay(true);
+    set_keepalive(&stream, node.config.live().tcp_keepalive_s.load());
     node.stats.connections.fetch_add(1, Ordering::Relaxed);
     let laddr = stream.local_addr().map_or(String::new(), |a| a.to_string());
     let fd = stream.as_raw_fd();
@@ -52,6 +53,26 @@ fn refuse(stream: TcpStream, node: &NodeState, text: &[u8]) {
     // Not by `try_write`: it reports WouldBlock until the socket's first readiness event, which
     // may not have come yet. The socket is new, so the text fits its buffer.
     let _ = stream.into_std().and_then(|mut socket| socket.write(text));
+}
+
+/// Probes a silent peer every `seconds` (0 = never); three misses end the connection. So a client
+/// whose machine vanished does not stay for ever.
+#[allow(unsafe_code, reason = "neither std nor tokio sets keepalive")]
+fn set_keepalive(stream: &TcpStream, seconds: u64) {
+    /// Missed probes before the peer counts as gone, as Redis.
+    const PROBES: libc::c_int = 3;
+    let Some(seconds) = libc::c_int::try_from(seconds).ok().filter(|s| *s > 0) else { return };
+    let set = |level, name, value: libc::c_int| {
+        let size = size_of::<libc::c_int>() as libc::socklen_t;
+        let value = std::ptr::from_ref(&value).cast();
+        // SAFETY: the descriptor is the stream's, and value and size are those of a c_int that
+        // lives through the call. A refusal leaves the connection without probes, no worse.
+        unsafe { libc::setsockopt(stream.as_raw_fd(), level, name, value, size) };
+    };
+    set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+    set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds);
+    set(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, (seconds / PROBES).max(1));
+    set(libc::IPPROTO_TCP, libc::TCP_KEEPCNT, PROBES);
 }
 
 /// Protected mode: without a password only clients on this machine are served.

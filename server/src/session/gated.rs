@@ -39,7 +39,9 @@ impl Session {
         start: usize,
     ) {
         let end = worker.out.len();
-        if start == end || self.client.reply_mode != ReplyMode::On || !node.promises.is_active() {
+        // Index 0: the slot never had an op, so there is none that could be lost.
+        let is_free = index == OpIndex(0) || !node.promises.is_active();
+        if start == end || self.client.reply_mode != ReplyMode::On || is_free {
             return;
         }
         let tag = Promises::tag(slot, index);
@@ -88,6 +90,7 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use crate::command::mailbox::letter;
     use crate::command::promise::Promises;
     use crate::gate::Tag;
     use crate::testing::TestNode;
@@ -127,6 +130,25 @@ mod tests {
         raise(&node, "a", 1);
         assert_eq!(node.resume(2), b"$1\r\n1\r\n");
         assert_eq!(node.send(2, b"GET a\r\n"), b"$1\r\n1\r\n", "safe by now: no wait");
+    }
+
+    #[test]
+    fn a_read_of_a_slot_that_never_had_an_op_waits_for_nothing() {
+        let mut node = TestNode::new(&[]);
+        node.node.promises.activate();
+        assert_eq!(node.send(1, b"GET a\r\n"), b"$-1\r\n");
+    }
+
+    #[test]
+    fn who_kills_itself_still_gets_what_was_held_back() {
+        let mut node = TestNode::new(&[]);
+        node.node.promises.activate();
+        let id = node.shared(1).id;
+        let script = format!("SET a 1\r\nCLIENT KILL ID {id} SKIPME no\r\n");
+        assert_eq!(node.send(1, script.as_bytes()), b"");
+        raise(&node, "a", 1);
+        assert!(node.shared(1).mailbox.has(letter::GATE), "it is woken");
+        assert_eq!(node.resume(1), b"+OK\r\n:1\r\n");
     }
 
     #[test]

@@ -2,17 +2,6 @@
 //!
 //! The edge reads bytes, calls `process`, writes what lies in `Worker::out`, and does what the
 //! returned `Step` says. The session never sees a socket, a clock or a task.
-//!
-//! ```text
-//!                 process -> NeedInput            (read more)
-//!                         -> Flush                (write, then process again)
-//!   Running ------------- -> Busy(slot)           (wait a little, then process again)
-//!     ^   ^               -> Paused               (wait for the pause's end, process again)
-//!     |   |               -> Close                (write, then close)
-//!     |   +-- resume ---- -> Blocked(deadline)    (wait for a letter or the deadline)
-//!     |                          |
-//!     +--- reply in out <--------+ resume(letters | timeout)
-//! ```
 
 mod batch;
 mod blocked;
@@ -34,6 +23,17 @@ pub use worker::Worker;
 pub const FLUSH_BYTES: usize = 256 * 1024;
 
 /// What the edge does next.
+///
+/// ```text
+///                 process -> NeedInput            (read more)
+///                         -> Flush                (write, then process again)
+///   Running ------------- -> Busy(slot)           (wait a little, then process again)
+///     ^   ^               -> Paused               (wait for the pause's end, process again)
+///     |   |               -> Close                (write, then close)
+///     |   +-- resume ---- -> Blocked(deadline)    (wait for a letter or the deadline)
+///     |                          |
+///     +--- reply in out <--------+ resume(letters | timeout)
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Everything complete is answered; the next request needs at least `bytes` in the buffer

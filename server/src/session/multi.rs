@@ -4,6 +4,8 @@
 //! op group: whole in the log, in replies and at a move. All keys must be of one slot; WATCH may
 //! name keys of others. Commands on the whole node (FLUSHALL, SCAN...) may stand in the queue.
 
+use std::collections::HashMap;
+
 use slots::SlotId;
 
 use crate::command::client::client_flag;
@@ -19,6 +21,10 @@ use crate::slot::{Admit, Key, Owned, Patience, Watch};
 /// Bytes of queued commands a transaction may hold; more answers an error and poisons it.
 pub const QUEUE_MAX_BYTES: usize = 256 * 1024 * 1024;
 
+/// Keys one client may watch, and bytes of them; more answers an error.
+pub const WATCH_MAX_KEYS: usize = 65_536;
+const WATCH_MAX_BYTES: usize = 64 * 1024 * 1024;
+
 /// An open MULTI.
 #[derive(Default)]
 pub(super) struct Transaction {
@@ -28,13 +34,15 @@ pub(super) struct Transaction {
 }
 
 /// What WATCH remembers.
+#[derive(Default)]
 pub(super) struct Watches {
     watch: Watch,
-    keys: Vec<WatchedKey>,
+    keys: HashMap<Box<[u8]>, Watched>,
+    /// Of the keys.
+    bytes: usize,
 }
 
-struct WatchedKey {
-    key: Box<[u8]>,
+struct Watched {
     slot: SlotId,
     /// When the key will expire, which changes it although nobody touches it (D08).
     expiry_ms: Option<u64>,
@@ -46,6 +54,17 @@ impl Session {
         if let Some(multi) = &mut self.multi {
             multi.poisoned = true;
         }
+    }
+
+    /// May the command make the node hold more? In a transaction queueing it does.
+    pub(super) fn takes_memory(&self, command: &Command) -> bool {
+        let ends = matches!(
+            command.handler,
+            Handler::Session(
+                SessionVerb::Exec | SessionVerb::Discard | SessionVerb::Reset | SessionVerb::Quit
+            )
+        );
+        command.flags & flag::DENYOOM != 0 || (self.multi.is_some() && !ends)
     }
 
     pub(super) fn queue(
@@ -174,47 +193,24 @@ impl Session {
         if self.multi.is_some() {
             return Err(CommandError::Static("ERR WATCH inside MULTI is not allowed"));
         }
-        let watches = self
-            .watches
-            .get_or_insert_with(|| Box::new(Watches { watch: Watch::new(), keys: Vec::new() }));
-        for i in 1..args.len() {
-            let key = args.at(i);
-            if watches.keys.iter().any(|w| &*w.key == key) {
-                continue;
-            }
-            let slot = slots::slot_of(key);
-            match node.rooms.admit(slot, now.unix_ms, Patience::Spin) {
-                Admit::Served(mut owned) => {
-                    let expiry_ms = owned.watch(Key::new(key), &watches.watch);
-                    watches.keys.push(WatchedKey { key: key.into(), slot, expiry_ms });
-                }
-                Admit::Busy => return Err(CommandError::Busy(slot)),
-                Admit::Refused(refused) => return Err(node.refusal(slot, refused)),
-            }
-        }
+        let watches = self.watches.get_or_insert_default();
+        let result = args.from(1).try_for_each(|key| watches.add(key, node, now));
         let shared = &self.client.shared;
         let count = watches.keys.len() as u32;
         shared.watching.store(count, std::sync::atomic::Ordering::Relaxed);
-        self.reply_ok(worker)
+        result.and_then(|()| self.reply_ok(worker))
     }
 
     pub(super) fn end_watches(&mut self, node: &NodeState) {
         let Some(watches) = self.watches.take() else { return };
         self.client.shared.watching.store(0, std::sync::atomic::Ordering::Relaxed);
-        let now = node.edges.now();
-        for watched in &watches.keys {
+        for (key, watched) in &watches.keys {
+            let leave = |patience| node.rooms.unwatch(watched.slot, key, &watches.watch, patience);
             // A busy room is worth a wait here: a watch left behind would never be dropped.
-            let mut leave = || {
-                if let Admit::Served(mut owned) =
-                    node.rooms.admit(watched.slot, now.unix_ms, Patience::Block)
-                {
-                    owned.unwatch(&watched.key, &watches.watch);
-                }
-            };
-            match node.rooms.admit(watched.slot, now.unix_ms, Patience::Spin) {
-                Admit::Served(mut owned) => owned.unwatch(&watched.key, &watches.watch),
-                Admit::Refused(_) => {}
-                Admit::Busy => node.edges.run_long(&mut leave),
+            if !leave(Patience::Spin) {
+                node.edges.run_long(&mut || {
+                    leave(Patience::Block);
+                });
             }
         }
     }
@@ -222,7 +218,7 @@ impl Session {
     fn watches_broken(&self, now: Now) -> bool {
         self.watches.as_ref().is_some_and(|w| {
             w.watch.is_touched()
-                || w.keys.iter().any(|k| k.expiry_ms.is_some_and(|at| at <= now.unix_ms))
+                || w.keys.values().any(|k| k.expiry_ms.is_some_and(|at| at <= now.unix_ms))
         })
     }
 
@@ -257,6 +253,15 @@ impl Session {
         node: &NodeState,
         now: Now,
     ) -> Result<(), CommandError> {
+        let slot = self.queue_slot(multi, node)?;
+        let has =
+            |bit| multi.queue.iter().any(|(id, _)| registry().entry(*id).command.flags & bit != 0);
+        if node.is_over_maxmemory() && has(flag::DENYOOM) {
+            return Err(CommandError::Static(
+                "EXECABORT Transaction discarded because of: \
+                 OOM command not allowed when used memory > 'maxmemory'.",
+            ));
+        }
         if multi.poisoned {
             return Err(CommandError::Static(
                 "EXECABORT Transaction discarded because of previous errors.",
@@ -266,22 +271,11 @@ impl Session {
             Reply::new(&mut worker.out, self.client.proto).null_array();
             return Ok(());
         }
-        let slot = self.queue_slot(multi, node)?;
-        let writes = |(id, _): &(CommandId, OwnedArgs)| {
-            registry().entry(*id).command.flags & flag::DENYOOM != 0
-        };
-        if node.is_over_maxmemory() && multi.queue.iter().any(writes) {
-            return Err(CommandError::Static(
-                "EXECABORT Transaction discarded because of: OOM command not allowed when used \
-                 memory > 'maxmemory'.",
-            ));
-        }
-        let long =
-            multi.queue.iter().any(|(id, _)| registry().entry(*id).command.flags & flag::LONG != 0);
-        if !long {
+        if !has(flag::LONG) {
             return self.exec_under_lock(multi, slot, Patience::Spin, worker, node, now);
         }
         let mut result = Ok(());
+        worker.is_late = true;
         node.edges.run_long(&mut || {
             result = self.exec_under_lock(multi, slot, Patience::Block, worker, node, now);
         });
@@ -399,6 +393,7 @@ impl Session {
         };
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
+        worker.stats.processed.add(1);
         let nanos = node.edges.now().mono_ns.saturating_sub(begun.mono_ns);
         counters.nanos.add(nanos);
         node.note_slow(id, &args, nanos, now, &self.client);
@@ -411,6 +406,28 @@ impl Session {
             worker.stats.commands[id.index()].failed.add(1);
         }
         flush_later
+    }
+}
+
+impl Watches {
+    fn add(&mut self, key: &[u8], node: &NodeState, now: Now) -> Result<(), CommandError> {
+        if self.keys.contains_key(key) {
+            return Ok(());
+        }
+        if self.keys.len() == WATCH_MAX_KEYS || self.bytes + key.len() > WATCH_MAX_BYTES {
+            return Err(CommandError::Static("ERR too many keys are watched"));
+        }
+        let slot = slots::slot_of(key);
+        match node.rooms.admit(slot, now.unix_ms, Patience::Spin) {
+            Admit::Served(mut owned) => {
+                let expiry_ms = owned.watch(Key::new(key), &self.watch);
+                self.keys.insert(key.into(), Watched { slot, expiry_ms });
+                self.bytes += key.len();
+                Ok(())
+            }
+            Admit::Busy => Err(CommandError::Busy(slot)),
+            Admit::Refused(refused) => Err(node.refusal(slot, refused)),
+        }
     }
 }
 
@@ -427,4 +444,77 @@ fn exec_call(
         Flow::BlockTimed(on) => on.on_timeout.write(&mut cx.reply),
     }
     Ok(Flow::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WATCH_MAX_KEYS;
+    use crate::slot::Ownership;
+    use crate::testing::TestNode;
+    use slots::{Epoch, slot_of};
+
+    /// StillEdges says that a million bytes are in use.
+    #[test]
+    fn over_maxmemory_nothing_is_queued_and_nothing_that_grows_is_executed() {
+        let mut node = TestNode::new(&[]);
+        node.send(1, b"MULTI\r\nSET a 1\r\n");
+        node.send(9, b"CONFIG SET maxmemory 1000\r\n");
+        let aborted = "-EXECABORT Transaction discarded because of: OOM command not allowed when \
+            used memory > 'maxmemory'.\r\n";
+        assert_eq!(node.send(1, b"EXEC\r\n"), aborted.as_bytes());
+        let refused = b"+OK\r\n-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+        assert_eq!(node.send(1, b"MULTI\r\nGET a\r\n"), refused);
+        assert_eq!(
+            node.send(1, b"EXEC\r\n"),
+            b"-EXECABORT Transaction discarded because of previous errors.\r\n"
+        );
+        assert_eq!(node.send(1, b"GET a\r\nMULTI\r\nDISCARD\r\n"), b"$-1\r\n+OK\r\n+OK\r\n");
+    }
+
+    #[test]
+    fn a_watch_of_a_sealed_slot_is_taken_back() {
+        let mut node = TestNode::new(&[]);
+        let slot = slot_of(b"a");
+        assert_eq!(node.send(1, b"WATCH a\r\n"), b"+OK\r\n");
+        assert!(node.node.rooms.has_people(slot));
+        node.node.rooms.install(slot, Ownership::Sealed, Epoch(9));
+        assert_eq!(node.send(1, b"UNWATCH\r\n"), b"+OK\r\n");
+        assert!(!node.node.rooms.has_people(slot));
+    }
+
+    #[test]
+    fn a_transaction_does_not_give_the_slot_away_that_it_writes_to() {
+        let mut node = TestNode::new(&[]);
+        let slot = slot_of(b"a").number();
+        let script = format!("MULTI\r\nCLUSTER DELSLOTS {slot}\r\nSET a 1\r\nEXEC\r\n");
+        let reply = String::from_utf8(node.send(1, script.as_bytes())).expect("ASCII");
+        assert!(reply.starts_with("+OK\r\n-ERR Command not allowed inside a transaction\r\n"));
+        assert!(reply.contains("-EXECABORT "), "{reply}");
+        assert_eq!(node.send(1, b"GET a\r\n"), b"$-1\r\n");
+    }
+
+    #[test]
+    fn what_follows_a_long_command_in_a_pipeline_begins_after_it() {
+        let mut node = TestNode::new(&["--enable-debug-command", "yes"]);
+        node.send(1, b"DEBUG SLEEP 1\r\nSET a 1 PX 500\r\n");
+        node.advance(400);
+        assert_eq!(node.send(1, b"GET a\r\n"), b"$1\r\n1\r\n");
+        let waits = b"DEBUG SLEEP 2\r\nBLPOP none 1\r\n";
+        assert_eq!(node.send(1, waits), b"+OK\r\n");
+        assert_eq!(node.resume(1), b"", "its second has only begun");
+        node.advance(1000);
+        assert_eq!(node.resume(1), b"*-1\r\n");
+    }
+
+    #[test]
+    fn no_more_keys_are_watched_than_the_limit() {
+        let mut node = TestNode::new(&[]);
+        let keys: Vec<String> = (0..=WATCH_MAX_KEYS).map(|i| i.to_string()).collect();
+        let mut words: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        words[0] = b"WATCH";
+        assert_eq!(node.call(1, &words), b"+OK\r\n");
+        assert_eq!(node.send(1, b"WATCH 1\r\n"), b"+OK\r\n");
+        assert_eq!(node.send(1, b"WATCH one-more\r\n"), b"-ERR too many keys are watched\r\n");
+        node.close(1);
+    }
 }

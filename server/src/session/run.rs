@@ -1,6 +1,8 @@
 //! Running a batch: the checks in Redis's order, one lock a command (or a run of commands of
 //! one slot), one reply each.
 
+use std::sync::atomic::Ordering;
+
 use slots::SlotId;
 
 use crate::command::client::client_flag;
@@ -83,6 +85,7 @@ impl Session {
         now: Now,
     ) -> (usize, Option<Step>) {
         let mut hold = Hold::default();
+        worker.is_late = false;
         let mut consumed = start;
         let requests = std::mem::take(&mut worker.batch);
         let words = std::mem::take(&mut worker.args);
@@ -105,7 +108,7 @@ impl Session {
                     break;
                 }
             }
-            if worker.out.len() >= FLUSH_BYTES {
+            if worker.out.len() >= FLUSH_BYTES || worker.is_late {
                 stopped = Some(Step::Flush);
                 break;
             }
@@ -128,7 +131,7 @@ impl Session {
         let start = worker.out.len();
         let Some(id) = request.command else {
             hold.let_go();
-            return self.refuse_unknown(&args, worker, node, start);
+            return self.refuse_unknown(&args, worker, start);
         };
         let command = registry().entry(id).command;
         if let Some((slot, hash)) = request.key
@@ -180,7 +183,7 @@ impl Session {
             Ok(slot) => slot,
             Err(error) => return self.refuse(Some(id), error, worker, start, true),
         };
-        if command.flags & flag::DENYOOM != 0 && node.is_over_maxmemory() {
+        if node.is_over_maxmemory() && self.takes_memory(command) {
             return self.refuse(Some(id), CommandError::OutOfMemory, worker, start, true);
         }
         if let Handler::Session(verb) = command.handler {
@@ -280,6 +283,7 @@ impl Session {
         start: usize,
     ) -> Ran {
         let mut ran = Ran::Next;
+        worker.is_late = true;
         node.edges.run_long(&mut || {
             let mut hold = Hold::default();
             let owned = match hold.enter(node, slot, now, Patience::Block) {
@@ -335,6 +339,7 @@ impl Session {
         };
         if command.flags & flag::LONG != 0 {
             node.edges.run_long(&mut run);
+            worker.is_late = true;
         } else {
             run();
         }
@@ -467,14 +472,7 @@ impl Session {
 
     /// Redis's wording, with the beginning of the arguments.
     #[cold]
-    fn refuse_unknown(
-        &mut self,
-        args: &Args<'_>,
-        worker: &mut Worker,
-        node: &NodeState,
-        start: usize,
-    ) -> Ran {
-        let _ = node;
+    fn refuse_unknown(&mut self, args: &Args<'_>, worker: &mut Worker, start: usize) -> Ran {
         if !self.client.authenticated {
             let error = CommandError::Static("NOAUTH Authentication required.");
             return self.refuse(None, error, worker, start, true);
@@ -485,7 +483,7 @@ impl Session {
     /// The client's last command, for CLIENT LIST.
     #[inline]
     pub(super) fn note_command(&self, id: CommandId) {
-        self.client.shared.last_command.store(id.0 as u32, std::sync::atomic::Ordering::Relaxed);
+        self.client.shared.last_command.store(id.0 as u32, Ordering::Relaxed);
     }
 
     /// CLIENT NO-TOUCH: look-ups leave access clocks alone, but for TOUCH, whose point it is.

@@ -46,6 +46,8 @@ pub struct Worker {
     pub(super) quoted: Vec<crate::command::OwnedArgs>,
     /// Replies in `out` that may not leave yet.
     pub(super) gate: crate::gate::Batch,
+    /// A command ran long: the clock that was read for the batch is late for the next one.
+    pub(super) is_late: bool,
 }
 
 impl Worker {
@@ -59,6 +61,7 @@ impl Worker {
             batch: Vec::with_capacity(BATCH_REQUESTS),
             quoted: Vec::new(),
             gate: crate::gate::Batch::new(),
+            is_late: false,
         }
     }
 

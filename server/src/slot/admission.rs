@@ -2,15 +2,6 @@
 //!
 //! A table change is installed here at once and never waits for a room (DESIGN 3, PROTOCOL 5):
 //! the room meets it at its next lock. The word is read under the room's lock by `admit`.
-//!
-//! ```text
-//!              assign to us                 seal                 commit (ours no more)
-//!  Unassigned ------------> Owned --------------------> Sealed ----------------------> Foreign
-//!      ^  \                  ^ |  unseal / abort          |                              |
-//!      |   \ to another      | +--------------------------+                              |
-//!      |    +------------> Foreign <-----------------------------------------------------+
-//!      +--------------------- | unassign            (commit to us: Foreign -> Owned)
-//! ```
 
 use slots::Epoch;
 
@@ -26,6 +17,15 @@ pub enum Access {
 }
 
 /// A node's relation to a slot.
+///
+/// ```text
+///              assign to us                 seal                 commit (ours no more)
+///  Unassigned ------------> Owned --------------------> Sealed ----------------------> Foreign
+///      ^  \                  ^ |  unseal / abort          |                              |
+///      |   \ to another      | +--------------------------+                              |
+///      |    +------------> Foreign <-----------------------------------------------------+
+///      +--------------------- | unassign            (commit to us: Foreign -> Owned)
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ownership {

@@ -117,7 +117,7 @@ impl Owned<'_> {
             NewValue::Bytes(value)
         } else {
             let object = Box::new(Object::Blob(Blob::from_slice(value)));
-            self.body.boxed_bytes += boxed_bytes(&object);
+            self.body.boxed_bytes += object.bytes();
             NewValue::Boxed(object)
         };
         let keys = &mut self.body.keys;
@@ -133,7 +133,7 @@ impl Owned<'_> {
             return self.delete(key);
         }
         self.note_expiry(&expiry);
-        self.body.boxed_bytes += boxed_bytes(&object);
+        self.body.boxed_bytes += object.bytes();
         let new = NewValue::Boxed(object);
         let keys = &mut self.body.keys;
         let old = keys.table.put_fresh(key.hash, key.bytes, new, expiry, keys.access_clock);
@@ -157,7 +157,7 @@ impl Owned<'_> {
     #[inline]
     fn dispose(&mut self, old: Old<Object>) {
         if let Old::Boxed(object) = old {
-            self.body.boxed_bytes -= boxed_bytes(&object);
+            self.body.boxed_bytes -= object.bytes();
             self.throw_away(object);
         }
     }
@@ -203,6 +203,8 @@ impl Owned<'_> {
             entry.set_marks(marks);
         }
         self.dispose(old);
+        // A pass over the slot's expiries may have gone by the new place already.
+        self.note_expiry(&expiry);
         self.changed(from);
         self.changed(to);
         1
@@ -270,7 +272,7 @@ impl Owned<'_> {
             let mut blob = Blob::from_slice(&value);
             blob.write_at(offset, bytes);
             let object = Box::new(Object::Blob(blob));
-            self.body.boxed_bytes += boxed_bytes(&object);
+            self.body.boxed_bytes += object.bytes();
             let new = NewValue::Boxed(object);
             let keys = &mut self.body.keys;
             let clock = keys.access_clock;
@@ -309,15 +311,15 @@ impl Owned<'_> {
         let (clock, table) = (body.keys.access_clock, &mut body.keys.table);
         if table.find(key.hash, key.bytes).is_none() {
             let object = Box::new(make());
-            body.boxed_bytes += boxed_bytes(&object);
+            body.boxed_bytes += object.bytes();
             let new = NewValue::Boxed(object);
             table.put_fresh(key.hash, key.bytes, new, Expiry::Never, clock);
         }
         let mut entry = table.find_mut(key.hash, key.bytes).expect("put just above");
         let object = entry.boxed_mut().expect("a collection op on a key that is a flat string");
-        let before = boxed_bytes(object);
+        let before = object.bytes();
         let result = change(object, &limits);
-        let after = boxed_bytes(object);
+        let after = object.bytes();
         let emptied = object.is_empty();
         body.boxed_bytes = body.boxed_bytes + after - before;
         if emptied {
@@ -373,7 +375,68 @@ impl Owned<'_> {
     }
 }
 
-/// What a boxed value costs beyond its entry: the box and what it owns.
-fn boxed_bytes(object: &Object) -> usize {
-    std::mem::size_of::<Object>() + object.bytes()
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::slot::{Admit, Patience};
+    use crate::testing::{START_MS, TestNode};
+
+    #[test]
+    fn a_renamed_key_is_noted_for_expiry_though_a_pass_has_gone_by() {
+        let mut node = TestNode::new(&[]);
+        node.call(1, &[b"SET", b"{t}a", b"v", b"PX", b"1000"]);
+        let admitted = node.node.rooms.admit(slots::slot_of(b"{t}a"), START_MS, Patience::Block);
+        let Admit::Served(mut owned) = admitted else { panic!("the slot is served") };
+        owned.set_next_expiry_ms(u64::MAX);
+        owned.apply(Op::Rename { from: Key::new(b"{t}a"), to: Key::new(b"{t}b") });
+        assert_eq!(owned.next_expiry_ms(), START_MS + 1000);
+    }
+
+    /// Changes of all types and forms; those that meet a key of another type change nothing.
+    /// `K` and `L` become keys, `N` a small number, `V` a text of any length.
+    const CHANGES: &str = "SET K V; SETRANGE K N V; SETRANGE K 70000 V; APPEND K V; SETBIT K N 1; \
+        BITOP OR K L K; GETDEL K; RPUSH K V N V; LPUSH K N V; LSET K N V; LINSERT K AFTER N V; \
+        LREM K 0 N; LREM K -1 V; LTRIM K N -2; LPOP K N; LMOVE K L LEFT RIGHT; HSET K N V V N; \
+        HDEL K N; HINCRBY K N N; SADD K N V; SADD K N; SREM K N; SPOP K N; SMOVE K L N; \
+        SUNIONSTORE K K L; ZADD K N V N N; ZREM K N; ZPOPMIN K N; ZREMRANGEBYRANK K 1 N; \
+        ZUNIONSTORE K 2 K L; RENAME K L; COPY K L REPLACE; EXPIRE K 100; PERSIST K; DEL K";
+
+    #[test]
+    fn bytes_go_with_the_last_key() {
+        let small =
+            ["hash-max-listpack-entries", "set-max-listpack-entries", "set-max-intset-entries"];
+        let mut options: Vec<String> = Vec::new();
+        for name in small.into_iter().chain(["zset-max-listpack-entries", "list-max-listpack-size"])
+        {
+            options.extend([format!("--{name}"), "4".to_owned()]);
+        }
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let mut node = TestNode::new(&options);
+        let changes: Vec<&str> = CHANGES.split("; ").collect();
+        let mut state = 1_u64;
+        let mut below = |bound: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % bound
+        };
+        for _ in 0..4_000 {
+            let mut words: Vec<Vec<u8>> = Vec::new();
+            for word in changes[below(changes.len())].split(' ') {
+                words.push(match word {
+                    "K" | "L" => format!("{{t}}{}", below(8)).into_bytes(),
+                    "N" => below(12).to_string().into_bytes(),
+                    "V" => vec![b'v'; [3, 60, 300, 9_000, 70_000][below(5)] + below(3)],
+                    word => word.as_bytes().to_vec(),
+                });
+            }
+            node.call(1, &words.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        }
+        let bytes = |node: &TestNode| node.node.rooms.totals.bytes.load(Ordering::Relaxed);
+        assert!(bytes(&node) > 0);
+        for i in 0..8 {
+            node.call(1, &[b"DEL", format!("{{t}}{i}").as_bytes()]);
+        }
+        assert_eq!(bytes(&node), 0);
+    }
 }

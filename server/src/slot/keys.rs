@@ -198,7 +198,7 @@ impl<'a> Found<'a> {
     pub fn bytes(&self) -> usize {
         let inner = match self.entry.value() {
             EntryValue::Bytes(_) => 0,
-            EntryValue::Boxed(o) => o.bytes() + std::mem::size_of::<Object>(),
+            EntryValue::Boxed(o) => o.bytes(),
         };
         self.entry.bytes() + inner
     }

@@ -219,14 +219,6 @@ impl<'a> Owned<'a> {
         expiry
     }
 
-    /// Ends a watch.
-    pub fn unwatch(&mut self, key: &[u8], watch: &Watch) {
-        if let Some(hall) = self.body.hall.as_mut() {
-            hall.unwatch(key, watch);
-        }
-        self.drop_empty_hall();
-    }
-
     fn hall(&mut self) -> &mut Hall {
         self.body.hall.get_or_insert_default()
     }
@@ -295,11 +287,16 @@ impl Owned<'_> {
         }
     }
 
+    /// Hands the big values over. The others are freed with the guard, as its last field: after
+    /// the unlock.
     #[cold]
     fn take_out_garbage(&mut self) {
-        for object in self.garbage.drain(..) {
+        let mut at = 0;
+        while let Some(object) = self.garbage.get(at) {
             if object.weight() > FREE_INLINE_ELEMENTS {
-                self.rooms.chores().free(object);
+                self.rooms.chores().free(self.garbage.swap_remove(at));
+            } else {
+                at += 1;
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::slot::admission::{Ownership, Refused};
 use crate::slot::door::Door;
 use crate::slot::keys::Keys;
 use crate::slot::owned::Owned;
-use crate::slot::waiters::{Hall, Ticket, Waiting};
+use crate::slot::waiters::{Hall, Ticket, Waiting, Watch};
 use crate::store::limits::Limits;
 use crate::store::object::Object;
 use crate::store::table::{KeyHash, TableHint};
@@ -192,6 +192,25 @@ impl Rooms {
             }
         }
         true
+    }
+
+    /// Ends a watch, whoever owns the slot by now. False if the room is busy and `patience` ran
+    /// out.
+    pub fn unwatch(&self, slot: SlotId, key: &[u8], watch: &Watch, patience: Patience) -> bool {
+        let Some(mut body) = self.room(slot).enter(patience) else { return false };
+        if let Some(hall) = body.hall.as_mut() {
+            hall.unwatch(key, watch);
+            if hall.is_empty() {
+                body.hall = None;
+            }
+        }
+        true
+    }
+
+    /// Does anybody wait in the room, or watch a key of it?
+    #[cfg(test)]
+    pub(crate) fn has_people(&self, slot: SlotId) -> bool {
+        self.room(slot).door.enter().hall.is_some()
     }
 
     /// Stage 1 of a batch: the room's line is on its way.

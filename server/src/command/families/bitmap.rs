@@ -138,6 +138,13 @@ impl Span {
         Ok(Span { start, end, in_bits })
     }
 
+    /// As BITPOS counts: what lies before the string is its first byte (or bit), even if the end
+    /// lies before the start there. BITCOUNT finds nothing in such a span.
+    fn inside(self, bytes: usize) -> Span {
+        let units = if self.in_bits { bytes * 8 } else { bytes } as i64;
+        Span { start: self.start.max(-units), end: self.end.map(|end| end.max(-units)), ..self }
+    }
+
     /// First bit and the one behind the last in a string of `bytes` bytes; equal = none.
     fn bits(&self, bytes: usize) -> (usize, usize) {
         if self.in_bits {
@@ -198,7 +205,7 @@ fn bitpos(keys: &Keys, args: &Args<'_>, cx: &mut Cx<'_>) -> Outcome {
         // A missing key is an endless row of zeros.
         None => (!bit).then_some(0),
         Some(value) => {
-            let (start, end) = span.bits(value.len());
+            let (start, end) = span.inside(value.len()).bits(value.len());
             let found = find_bit(value, bit, start, end);
             // Behind a string come zeros, unless the caller said where to stop.
             let zero_behind = !bit && span.end.is_none() && start < end;
@@ -329,7 +336,9 @@ fn combine(op: Bitwise, sources: &[Option<Str<'_>>], len: usize, put: &mut dyn F
             let have = source.map_or(start, |s| s.len().clamp(start, end));
             let (covered, beyond) = block.split_at_mut(have - start);
             let mut rest = covered;
-            for piece in source.iter().flat_map(|s| s.pieces(start..have)) {
+            // A shorter source has ended before this block, and has no piece that begins there.
+            let there = source.iter().filter(|_| have > start);
+            for piece in there.flat_map(|s| s.pieces(start..have)) {
                 let (part, behind) = std::mem::take(&mut rest).split_at_mut(piece.len());
                 merge(if nth == 0 { None } else { Some(op) }, part, piece);
                 rest = behind;
@@ -413,6 +422,7 @@ mod tests {
             let op = [Bitwise::And, Bitwise::Or, Bitwise::Xor][which];
             let len = texts.iter().map(Vec::len).max().unwrap_or(0);
             let blobs: Vec<Blob> = texts.iter().map(|t| Blob::from_slice(t)).collect();
+            let small = |t: &Vec<u8>| t.len() <= BLOB_FROM_BYTES;
             let byte = |t: &Vec<u8>, at: usize| t.get(at).copied().unwrap_or(0);
             let expected: Vec<u8> = (0..len)
                 .map(|at| {
@@ -424,7 +434,8 @@ mod tests {
                     }).unwrap_or(0)
                 })
                 .collect();
-            let sources: Vec<Option<Str<'_>>> = blobs.iter().map(|b| Some(Str::Blob(b))).collect();
+            let source = |(t, b): (_, _)| if small(t) { Str::Flat(t) } else { Str::Blob(b) };
+            let sources: Vec<_> = texts.iter().zip(&blobs).map(source).map(Some).collect();
             let mut got = Vec::new();
             combine(op, &sources, len, &mut |block| got.extend_from_slice(block));
             prop_assert!(got == expected);

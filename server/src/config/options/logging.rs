@@ -40,7 +40,8 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "yes",
         "Whether the time of each command is kept for INFO latencystats.",
     )
-    .live(|l, v| l.latency_tracking.put(v)),
+    .live(|l, v| l.latency_tracking.put(v))
+    .compat("no latency histograms are kept yet."),
     Declaration::new(
         "latency-tracking-info-percentiles",
         Kind::Special(Special::Percentiles),

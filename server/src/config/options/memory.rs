@@ -27,8 +27,8 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "maxmemory-policy",
         Kind::Choice(POLICIES),
         "noeviction",
-        "Which keys go first at maxmemory; only noeviction acts yet, the others choose what \
-         OBJECT FREQ and IDLETIME answer.",
+        "Which keys go first at maxmemory; only noeviction acts yet: whatever it says, writes are \
+         refused.",
     )
     .live(|l, v| l.put_policy(v)),
     Declaration::new(
@@ -52,14 +52,16 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "10",
         "How slowly the counter of uses grows.",
     )
-    .live(|l, v| l.lfu_log_factor.put(v)),
+    .live(|l, v| l.lfu_log_factor.put(v))
+    .compat("uses are not counted yet."),
     Declaration::new(
         "lfu-decay-time",
         Kind::Integer { min: 0, max: INT_MAX },
         "1",
         "Minutes after which the counter of uses goes down by one; 0 = never.",
     )
-    .live(|l, v| l.lfu_decay_time_min.put(v)),
+    .live(|l, v| l.lfu_decay_time_min.put(v))
+    .compat("uses are not counted yet."),
     Declaration::new(
         "active-expire-effort",
         Kind::Integer { min: 1, max: 10 },

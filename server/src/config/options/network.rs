@@ -57,7 +57,7 @@ pub(super) const OPTIONS: &[Declaration] = &[
     Declaration::new(
         "tcp-backlog",
         Kind::Integer { min: 0, max: INT_MAX },
-        "511",
+        "4096",
         "Connections the system may hold ready before they are accepted.",
     )
     .startup(),

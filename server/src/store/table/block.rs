@@ -8,9 +8,8 @@
 //! +---------+------+-------+--------+-------------+----------+-----+-------------------------+
 //! flags: bit 0 has an expiry, bits 1-2 kind of value, bits 3-4 the user's marks
 //! ```
-//! Invariant: the header alone tells the size class the block was allocated with, so it is never
-//! changed in a way that changes the class without a new block. What `Boxed` points to belongs to
-//! the caller; this file only carries the pointer.
+//! Invariant: the header alone tells the size class of the block; a change of class is a new block.
+//! What `Boxed` points to belongs to the caller; this file only carries the pointer.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};

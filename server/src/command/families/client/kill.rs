@@ -86,11 +86,11 @@ pub(super) fn kill(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
         .collect();
     for victim in &victims {
         if victim.id == me {
-            // Its own answer still goes out.
+            // Its own answer still goes out, and while the gate holds it the client must be found.
             cx.client.close_after_reply = true;
-        } else {
-            victim.kill();
+            continue;
         }
+        victim.kill();
         // Gone for CLIENT LIST and INFO from now on, whenever its task gets to see it.
         cx.node.clients.remove(victim.id);
     }

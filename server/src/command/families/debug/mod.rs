@@ -58,6 +58,7 @@ const SUBCOMMANDS: &[Sub] = &[
     Sub { name: "help", words: 2..=2, run: print_help },
     Sub { name: "sleep", words: 3..=3, run: sleep },
     Sub { name: "slot-hold", words: 4..=4, run: slot_hold },
+    Sub { name: "slow-watermark", words: 3..=3, run: slow_watermark },
     Sub { name: "object", words: 3..=3, run: object },
     Sub { name: "set-active-expire", words: 3..=3, run: set_active_expire },
     Sub { name: "quicklist-packed-threshold", words: 3..=3, run: packed_threshold },
@@ -129,6 +130,16 @@ fn slot_hold(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
             return Err(CommandError::Busy(slot));
         }
     }
+    Ok(())
+}
+
+/// From now on a reply waits at the gate until its op is so many ms old, as behind a log that
+/// syncs slowly. It cannot be switched off: replies that wait need their watermark.
+fn slow_watermark(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
+    let ms = parse_i64(args.at(2)).and_then(|n| u64::try_from(n).ok()).filter(|ms| *ms > 0);
+    let time = Duration::from_millis(ms.ok_or(CommandError::NotInteger)?).min(MAX_SLEEP);
+    cx.node.promises.activate_slow(time.as_nanos() as u64);
+    cx.reply.ok();
     Ok(())
 }
 
@@ -387,6 +398,8 @@ const HELP: &[&str] = &[
     "    Let expired keys lie until somebody asks for them, or not.",
     "SLEEP <seconds>",
     "    Answer later.",
+    "SLOW-WATERMARK <ms>",
+    "    From now on hold each reply back until its op is <ms> old.",
     "SLOT-HOLD <slot> <ms>",
     "    Hold the lock of a slot for so long, then answer.",
     "STRINGMATCH-LEN <text> <pattern>",

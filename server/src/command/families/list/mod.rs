@@ -11,7 +11,7 @@ mod moves;
 #[cfg(test)]
 mod tests;
 
-use crate::command::flag::{DENYOOM, FAST, NOSCRIPT};
+use crate::command::flag::{DENYOOM, FAST};
 use crate::command::{Args, Command, CommandError, Cx, Group, Handler, KeySpec};
 use crate::slot::{End, Key, Op, Owned};
 use crate::store::list::List;
@@ -198,7 +198,6 @@ pub const COMMANDS: &[Command] = &[
         arity: -3,
         handler: Handler::Block(blocking::blpop),
         keys: KeySpec::ALL_BUT_LAST,
-        flags: NOSCRIPT,
         since: "2.0.0",
         summary: "Removes and returns the first element in a list. Blocks until an element is \
                   available otherwise. Deletes the list if the last element was popped.",
@@ -210,7 +209,6 @@ pub const COMMANDS: &[Command] = &[
         arity: -3,
         handler: Handler::Block(blocking::brpop),
         keys: KeySpec::ALL_BUT_LAST,
-        flags: NOSCRIPT,
         since: "2.0.0",
         summary: "Removes and returns the last element in a list. Blocks until an element is \
                   available otherwise. Deletes the list if the last element was popped.",
@@ -222,7 +220,7 @@ pub const COMMANDS: &[Command] = &[
         arity: 6,
         handler: Handler::Block(blocking::blmove),
         keys: KeySpec::TWO,
-        flags: DENYOOM | NOSCRIPT,
+        flags: DENYOOM,
         since: "6.2.0",
         summary: "Pops an element from a list, pushes it to another list and returns it. Blocks \
                   until an element is available otherwise. Deletes the list if the last element \
@@ -234,7 +232,7 @@ pub const COMMANDS: &[Command] = &[
         arity: 4,
         handler: Handler::Block(blocking::brpoplpush),
         keys: KeySpec::TWO,
-        flags: DENYOOM | NOSCRIPT,
+        flags: DENYOOM,
         since: "2.2.0",
         summary: "Pops an element from a list, pushes it to another list and returns it. Block \
                   until an element is available otherwise. Deletes the list if the last element \

@@ -185,10 +185,11 @@ proptest! {
             }
         }
         let everywhere = |m: &u8| inputs.iter().all(|(model, _)| model.contains_key(m));
-        let inter: Model = union.iter().filter(|(m, _)| everywhere(m)).map(|(m, s)| (*m, *s)).collect();
+        let pairs = |(m, s): (&u8, &i32)| (*m, *s);
+        let inter: Model = union.iter().filter(|(m, _)| everywhere(m)).map(pairs).collect();
         let others: BTreeSet<u8> = inputs[1..].iter().flat_map(|i| i.0.keys().copied()).collect();
         let first = inputs[0].0.iter();
-        let diff: Model = first.filter(|(m, _)| !others.contains(m)).map(|(m, s)| (*m, *s)).collect();
+        let diff: Model = first.filter(|(m, _)| !others.contains(m)).map(pairs).collect();
 
         for (verb, expected) in [("ZUNION", &union), ("ZINTER", &inter), ("ZDIFF", &diff)] {
             let count = keys.len().to_string();
