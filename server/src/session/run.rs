@@ -114,6 +114,7 @@ impl Session {
             }
         }
         hold.let_go();
+        worker.share_time(node, now);
         (worker.batch, worker.args, worker.quoted) = (requests, words, quoted);
         (consumed, stopped)
     }
@@ -379,6 +380,9 @@ impl Session {
             let nanos = node.edges.now().mono_ns.saturating_sub(begun.mono_ns);
             counters.nanos.add(nanos);
             node.note_slow(id, args, nanos, now, &self.client);
+            worker.timed_ns += nanos;
+        } else {
+            worker.untimed.push(id);
         }
         match result {
             Ok(Flow::Done) => {

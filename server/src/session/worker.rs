@@ -6,7 +6,7 @@ use std::sync::Arc;
 use slots::SlotId;
 
 use crate::command::stats::WorkerStats;
-use crate::command::{CommandId, Rng};
+use crate::command::{CommandId, NodeState, Now, Rng};
 use crate::resp::ArgRange;
 use crate::store::table::KeyHash;
 
@@ -44,6 +44,12 @@ pub struct Worker {
     pub(super) args: Vec<ArgRange>,
     pub(super) batch: Vec<Request>,
     pub(super) quoted: Vec<crate::command::OwnedArgs>,
+    /// Commands of the batch that were not timed on their own.
+    pub(super) untimed: Vec<CommandId>,
+    /// Time of those that were, ns.
+    pub(super) timed_ns: u64,
+    /// Up to where time has been shared out, monotonic ns.
+    pub(super) shared_until_ns: u64,
     /// Replies in `out` that may not leave yet.
     pub(super) gate: crate::gate::Batch,
     /// A command ran long: the clock that was read for the batch is late for the next one.
@@ -60,8 +66,28 @@ impl Worker {
             args: Vec::with_capacity(256),
             batch: Vec::with_capacity(BATCH_REQUESTS),
             quoted: Vec::new(),
+            untimed: Vec::with_capacity(BATCH_REQUESTS),
+            timed_ns: 0,
+            shared_until_ns: 0,
             gate: crate::gate::Batch::new(),
             is_late: false,
+        }
+    }
+
+    /// Constant-time commands are not timed one by one: each gets its share of the batch's time,
+    /// at the price of one look at the clock per batch.
+    pub(super) fn share_time(&mut self, node: &NodeState, now: Now) {
+        let timed_ns = std::mem::take(&mut self.timed_ns);
+        if self.untimed.is_empty() {
+            return;
+        }
+        let end_ns = node.edges.now().mono_ns;
+        let began_ns = self.shared_until_ns.max(now.mono_ns);
+        self.shared_until_ns = end_ns;
+        let whole = end_ns.saturating_sub(began_ns).saturating_sub(timed_ns);
+        let share = whole / self.untimed.len() as u64;
+        for id in self.untimed.drain(..) {
+            self.stats.commands[id.index()].nanos.add(share);
         }
     }
 
