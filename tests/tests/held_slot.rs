@@ -22,6 +22,15 @@ fn a_held_slot_stops_its_own_clients_only() {
     assert_eq!(other.say(full).unwrap(), Value::ok());
     let mut holder = node.client().unwrap();
     holder.send(&["DEBUG", "SLOT-HOLD", &HELD.to_string(), HOLD_MS]).unwrap();
+    // Held once a request for the slot is no longer answered.
+    let mut probe = node.client().unwrap();
+    loop {
+        probe.send(&["GET", &key_in(HELD)]).unwrap();
+        if probe.is_silent_for(Duration::from_millis(200)).unwrap() {
+            break;
+        }
+        assert_eq!(probe.read().unwrap(), Value::NullBulk);
+    }
     // Many wait for the slot, more than there are worker threads.
     let mut waiters: Vec<_> = (0..32).map(|_| node.client().unwrap()).collect();
     for waiter in &mut waiters {
