@@ -1,0 +1,1 @@
+//! The protocol of slots, grants and moves as a model that can be searched.
