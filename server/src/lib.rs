@@ -21,6 +21,7 @@ pub mod gate;
 pub mod io;
 pub mod manual;
 pub mod node;
+pub mod peer;
 pub mod resp;
 pub mod session;
 pub mod slot;

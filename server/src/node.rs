@@ -188,7 +188,7 @@ fn announce(node: &NodeState, own: &OwnAddress) {
             tracing::warn!(?refused, "the announced address is not told to clients");
         }
     };
-    node.table_log.propose(change, Box::new(done));
+    node.table_log.propose(change, "itself", Box::new(done));
 }
 
 /// Listens on every address; one with `-` before it may be missing.

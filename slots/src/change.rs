@@ -216,6 +216,54 @@ impl TableChange {
         }
     }
 
+    /// What the change says, in a few words for people: history shows it beside the name.
+    pub fn detail(&self) -> String {
+        match self {
+            TableChange::InitCluster { settings } | TableChange::SetCluster { settings } => {
+                let ClusterSettings { generation, format_version, default_rf, min_in_sync } =
+                    settings;
+                format!(
+                    "generation {generation}, format {format_version}, copies {default_rf}, \
+                     least in sync {min_in_sync}"
+                )
+            }
+            TableChange::SetAck { slots, mode } => format!("{slots} to {mode:?}"),
+            TableChange::AddNode { node } => {
+                format!("{} ({}) at {}", node.name, node.id, node.addresses.client)
+            }
+            TableChange::Rename { node, name } => format!("{node} to {name}"),
+            TableChange::SetAddress { node, addresses } => {
+                format!("{node}: clients {}, nodes {}", addresses.client, addresses.bus)
+            }
+            TableChange::Label { node, key, value: Some(value) } => {
+                format!("{node}: {key}={value}")
+            }
+            TableChange::Label { node, key, value: None } => format!("{node}: {key} taken away"),
+            TableChange::Weight { node, weight } => format!("{node} to {weight}"),
+            TableChange::Drain { node }
+            | TableChange::Undrain { node }
+            | TableChange::RemoveNode { node }
+            | TableChange::DropTombstone { node } => node.to_string(),
+            TableChange::NodeBoot { node, boot, kept, .. } => {
+                format!("{node}: boot {boot}, kept {kept:?}")
+            }
+            TableChange::AssignSlots { slots, to, .. } => format!("{slots} to {to}"),
+            TableChange::UnassignSlots { slots, .. } => slots.to_string(),
+            TableChange::SetFollowers { slots, followers } => {
+                format!("{slots}: {} followers", followers.len())
+            }
+            TableChange::GrowInSync { slots, node, .. }
+            | TableChange::ShrinkInSync { slots, node, .. } => format!("{slots}: {node}"),
+            TableChange::BeginMove { id, slots, to } => format!("{id}: {slots} to {to}"),
+            TableChange::CommitMove { id, slots, .. } | TableChange::AbortMove { id, slots } => {
+                format!("{id}: {slots}")
+            }
+            TableChange::Promote { slots, to, .. }
+            | TableChange::TakeOver { slots, to, .. }
+            | TableChange::ForceTakeover { slots, to, .. } => format!("{slots} to {to}"),
+        }
+    }
+
     /// The slots a change is judged over; `None` for a change of nodes or settings, which is
     /// judged whole (`NodeBoot` too, although it touches rows).
     pub const fn slots(&self) -> Option<&SlotRanges> {

@@ -15,11 +15,13 @@
 //!        invariant.rs  checked on every row before it is installed
 //!        verdict.rs    accepted or refused, slot by slot, with the reason; possible losses
 //!   placement.rs       the slots a new cluster begins with
+//!   admin.rs           what nodes answer to operators' tools, as JSON
 //! ```
 //! Versions tie it together: the index of a log entry is the table's version; a slot's epoch and
 //! ver are the versions of the entries that last changed who orders its writes, and who holds it.
 //! Two tables that applied the same entries are equal, byte for byte.
 
+pub mod admin;
 mod apply;
 mod change;
 mod crc16;

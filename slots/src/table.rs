@@ -138,6 +138,12 @@ impl SlotTable {
             .collect()
     }
 
+    /// An entry of the log without a change (a new leader's first, a change of voters) was passed:
+    /// the version follows the log's index. An older version changes nothing.
+    pub fn advance(&mut self, version: TableVersion) {
+        self.version = self.version.max(version);
+    }
+
     /// Keeps records of possible loss; the oldest go when there are too many.
     pub(crate) fn record(&mut self, new: &[Loss]) {
         if new.is_empty() {

@@ -229,7 +229,7 @@ pub struct Loss {
 pub type Verdict = Result<(), ChangeRefused>;
 
 /// The verdicts over a change.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Verdicts {
     pub(crate) whole: Verdict,
     pub(crate) accepted: SlotRanges,

@@ -120,7 +120,7 @@ fn first_bytes<const N: usize>(id: NodeId) -> [u8; N] {
 }
 
 impl TableLog for Arc<FixedTable> {
-    fn propose(&self, change: TableChange, done: Proposed) {
+    fn propose(&self, change: TableChange, _actor: &str, done: Proposed) {
         if self.shared {
             return done(Err(ProposeError::Fixed));
         }

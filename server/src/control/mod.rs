@@ -5,6 +5,10 @@
 //! node; the replicated log takes its place without anyone else noticing.
 
 pub mod fixed;
+pub mod ledger;
+pub mod orders;
+pub mod raft;
+pub mod seat;
 
 use slots::{TableChange, Verdicts};
 
@@ -15,6 +19,8 @@ pub use fixed::FixedTable;
 pub enum ProposeError {
     /// This node's table is fixed at start and shared with other nodes: no change can be agreed.
     Fixed,
+    /// No majority of voters answers: the change was not made.
+    NoQuorum,
     /// Whether the change was committed is not known.
     Unknown,
 }
@@ -24,6 +30,7 @@ pub type Proposed = Box<dyn FnOnce(Result<Verdicts, ProposeError>) + Send>;
 
 /// The table's log.
 pub trait TableLog: Send + Sync {
-    /// Proposes a change. `done` is called after this node has applied it.
-    fn propose(&self, change: TableChange, done: Proposed);
+    /// Proposes a change for `actor` (a client, or `itself`; history shows it). `done` is called
+    /// once, after this node has applied the change or the time is up; it must not block.
+    fn propose(&self, change: TableChange, actor: &str, done: Proposed);
 }

@@ -216,7 +216,7 @@ fn empties(owned: &mut Owned<'_>) -> bool {
 fn propose(node: &NodeState, change: TableChange) -> Result<Verdicts, ProposeError> {
     let outcome = Arc::new(Mutex::new(Err(ProposeError::Unknown)));
     let told = outcome.clone();
-    node.table_log.propose(change, Box::new(move |result| *told.lock() = result));
+    node.table_log.propose(change, "a client", Box::new(move |result| *told.lock() = result));
     let outcome = outcome.lock();
     outcome.clone()
 }
@@ -228,6 +228,7 @@ fn judge(outcome: Result<Verdicts, ProposeError>) -> Outcome {
                 "ERR the slot table was fixed at the start and is shared with other nodes: it \
                  cannot be changed"
             }
+            ProposeError::NoQuorum => "CLUSTERDOWN no quorum: the change was not made",
             ProposeError::Unknown => {
                 "ERR it is not known whether the change was committed: look at CLUSTER SLOTS"
             }

@@ -379,7 +379,7 @@ mod tests {
         let check = |verdicts: Result<slots::Verdicts, _>| {
             assert_eq!(verdicts.map(|verdicts| verdicts.all()), Ok(Ok(())));
         };
-        node.node.table_log.propose(change, Box::new(check));
+        node.node.table_log.propose(change, "itself", Box::new(check));
         play_file(&mut node, "cluster/cluster.hostname.txt");
     }
 }

@@ -337,7 +337,7 @@ mod tests {
         let (mut cursor, mut seen) = ("0".to_owned(), BTreeSet::new());
         for _ in 0..2000 {
             let (next, found) = scan_once(&mut node, &cursor, &["COUNT", "1"]);
-            assert!(next.parse::<u64>().unwrap() > cursor.parse().unwrap() || next == "0");
+            assert!(next.parse::<u64>().unwrap() > cursor.parse::<u64>().unwrap() || next == "0");
             seen.extend(found);
             cursor = next;
             if cursor == "0" {

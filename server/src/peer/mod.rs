@@ -1,0 +1,63 @@
+//! Node to node: frames, greetings, links. Pure; sockets are in `io/peer`.
+//!
+//! Not what the frames carry: `control/raft` and, later, streams of slots.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use slots::NodeId;
+
+/// What a call is about; the number is on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CallKind {
+    /// Raft AppendEntries.
+    RaftAppend = 1,
+    /// Raft RequestVote.
+    RaftVote = 2,
+    /// Raft InstallSnapshot, one piece.
+    RaftSnapshot = 3,
+    /// A table change, forwarded to the leader.
+    Propose = 4,
+    /// An order (votes, removal), forwarded to the leader.
+    Order = 5,
+    /// From a node of another cluster, or of none: may we become one? The only kind that a
+    /// stranger's link carries.
+    Meet = 6,
+}
+
+/// Why a call has no answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CallError {
+    /// There is no link: nothing was sent.
+    NotConnected,
+    /// The queue to that node is full: nothing was sent.
+    Busy,
+    /// Sent, and no answer came in time or the link broke: it may have been carried out.
+    NoAnswer,
+    /// The other side refused the link or the call, with its reason.
+    Refused(String),
+}
+
+/// A future in a box.
+pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The way to other nodes.
+pub trait Calls: Send + Sync {
+    /// Asks a node and waits for its answer for at most `patience`.
+    fn call(
+        &self,
+        to: NodeId,
+        kind: CallKind,
+        body: Vec<u8>,
+        patience: Duration,
+    ) -> Boxed<Result<Vec<u8>, CallError>>;
+}
+
+/// Whoever answers other nodes' calls.
+pub trait Answers: Send + Sync {
+    /// Answers a call; an error is a refusal that the caller sees as `CallError::Refused`.
+    fn answer(&self, from: NodeId, kind: CallKind, body: Vec<u8>)
+    -> Boxed<Result<Vec<u8>, String>>;
+}

@@ -1,0 +1,211 @@
+//! What the `SLOTD` command answers to operators' tools: JSON, one type per reply.
+//!
+//! Not how it is shown. Fields are added and never renamed or taken away, so that a tool of
+//! another version reads what it knows; unknown fields are skipped.
+//!
+//! Invariant: an id is its hex text, a set of slots its text of ranges (`0-5460,9000`), a time
+//! unix milliseconds; what is not known is `null`, never a guess.
+
+use serde::{Deserialize, Serialize};
+
+/// Reply to `SLOTD STATUS`: the cluster as the answering node sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Version of the server that answers.
+    pub server_version: String,
+    /// The node that answers.
+    pub me: String,
+    /// The cluster's id.
+    pub cluster: String,
+    /// Grows when a lost majority was given up.
+    pub generation: u64,
+    /// Last applied entry of the node that answers.
+    pub table_version: u64,
+    /// Raft's term.
+    pub term: u64,
+    /// The log's leader as this node knows it.
+    pub leader: Option<String>,
+    /// Does this node know of a leader that a majority of voters followed lately?
+    pub has_quorum: bool,
+    /// Slots that have no owner.
+    pub unassigned: String,
+    /// Copies of a slot that placement aims at.
+    pub default_rf: u8,
+    /// All nodes that are not removed, by name.
+    pub nodes: Vec<NodeStatus>,
+    /// The newest records of possible loss.
+    pub losses: Vec<LossRecord>,
+}
+
+/// A node within `Status`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Where clients reach it, `host:port`.
+    pub client: String,
+    /// Where other nodes reach it, `host:port`.
+    pub bus: String,
+    /// The host name clients may be told.
+    pub hostname: Option<String>,
+    /// `active`, `draining` or `removed`.
+    pub state: String,
+    /// `leader`, `voter`, `learner`, or `outside` while the log does not reach it yet.
+    pub role: String,
+    /// `myself`, `connected`, `suspect` (silent for over a second) or `unreachable`.
+    pub health: String,
+    /// How often it has started, as the table knows.
+    pub boot: u64,
+    /// Last entry it has applied, as last heard.
+    pub table_version: Option<u64>,
+    /// Server version, as last heard.
+    pub server_version: Option<String>,
+    /// Labels, key and value.
+    pub labels: Vec<(String, String)>,
+    /// Its share of the slots.
+    pub weight: u32,
+    /// The slots it owns.
+    pub slots: String,
+    /// How many those are.
+    pub slot_count: u32,
+    /// Keys in the slots it owns; only the answering node knows its own.
+    pub keys: Option<u64>,
+}
+
+/// A change that may have lost acknowledged writes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LossRecord {
+    /// The entry.
+    pub version: u64,
+    /// The slots.
+    pub slots: String,
+    /// What happened, a sentence.
+    pub cause: String,
+}
+
+/// An element of the reply to `SLOTD HISTORY`, newest first.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HistoryRecord {
+    /// The entry: the table's version after it.
+    pub version: u64,
+    /// When it was proposed, by the clock of the node that proposed it.
+    pub at_ms: u64,
+    /// The node that proposed it, by name if it has one.
+    pub node: String,
+    /// Who asked that node: a client's user and address, or `itself`.
+    pub actor: String,
+    /// The change's name.
+    pub change: String,
+    /// What it says, for people.
+    pub detail: String,
+    /// Why it was refused, whole or for some slots; `null`: it was accepted.
+    pub refused: Option<String>,
+}
+
+/// Reply to `SLOTD EXPLAIN key`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Explained {
+    /// The part of the key that is hashed.
+    pub hash_tag: String,
+    /// Its slot.
+    pub slot: u16,
+    /// The row of the slot.
+    pub row: SlotStatus,
+    /// Would this node serve it? If not, what it answers.
+    pub answer: String,
+}
+
+/// Slots with equal rows, an element of the reply to `SLOTD SLOTS`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlotStatus {
+    /// The slots.
+    pub slots: String,
+    /// Name of the owner; `null`: nobody.
+    pub owner: Option<String>,
+    /// Entry that last changed who orders the writes.
+    pub epoch: u64,
+    /// Entry that last changed the in-sync set or the epoch.
+    pub ver: u64,
+    /// Names of the members in sync, the owner among them.
+    pub in_sync: Vec<String>,
+    /// Names of the wanted followers.
+    pub followers: Vec<String>,
+    /// `in-sync` or `local`.
+    pub ack: String,
+    /// Name of the node the slots are moving to.
+    pub moving_to: Option<String>,
+    /// Id of that move.
+    pub move_id: Option<String>,
+}
+
+/// Reply to `SLOTD STALE`: who asked this node for slots that are not its own.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stale {
+    /// `MOVED` answered since the start.
+    pub refusals: u64,
+    /// By client name and host, the most refused first.
+    pub clients: Vec<StaleClient>,
+    /// By slot, the most refused first.
+    pub slots: Vec<StaleSlot>,
+}
+
+/// A client that was refused.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StaleClient {
+    /// Its name, as set by `CLIENT SETNAME`; empty: none.
+    pub name: String,
+    /// Its host.
+    pub host: String,
+    /// How often.
+    pub refusals: u64,
+    /// The last time.
+    pub last_ms: u64,
+    /// The last slot.
+    pub last_slot: u16,
+}
+
+/// A slot that was asked for at the wrong node.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StaleSlot {
+    /// The slot.
+    pub slot: u16,
+    /// How often.
+    pub refusals: u64,
+    /// Name of its owner now.
+    pub owner: Option<String>,
+}
+
+/// Reply to a `SLOTD` order: what was done.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Done {
+    /// The table's version on the answering node after it.
+    pub table_version: u64,
+    /// Was anything changed? `false`: it was so already.
+    pub changed: bool,
+    /// A sentence for people.
+    pub text: String,
+    /// Slots that refused, with the reason.
+    pub refused: Vec<RefusedSlots>,
+}
+
+/// Slots that refused a change.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RefusedSlots {
+    /// The slots.
+    pub slots: String,
+    /// Why.
+    pub why: String,
+}
