@@ -22,6 +22,7 @@ pub mod io;
 pub mod manual;
 pub mod node;
 pub mod peer;
+pub mod persist;
 pub mod resp;
 pub mod session;
 pub mod slot;

@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod conn;
+pub mod data_dir;
 pub mod edges;
 pub mod expiry;
 pub mod listen;

@@ -1,0 +1,352 @@
+//! A node's data directory: its lock, the file `node`, and the folder of the table's log.
+//!
+//! ```text
+//!   DIR/lock                 held as long as the node runs
+//!   DIR/node                 who the node is and the marks of its last run (persist/identity)
+//!   DIR/peers                where other nodes were reached last (peer/)
+//!   DIR/raft-CLUSTER-GEN/    the table's log and snapshot of one cluster and generation
+//! ```
+//! Invariant: a boot number is on disk before anybody hears of it, so no two starts of one
+//! directory have the same one; the file `node` is replaced whole.
+
+#![allow(unsafe_code, reason = "flock has no safe wrapper in this version of std")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use slots::{Boot, ClusterId, Kept, NodeId, Nonce, StoreId};
+
+use crate::control::seat::Identity;
+use crate::io::clock;
+use crate::persist::evidence::{self, Durability, Marks};
+use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile};
+
+/// A data directory that this process holds.
+pub struct DataDir {
+    dir: PathBuf,
+    file: NodeFile,
+    nonce: Nonce,
+    kept: Kept,
+    _lock: File,
+}
+
+/// How a node starts in a data directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// How hard this run tries to keep its writes.
+    pub durability: Durability,
+    /// The directory comes from a backup.
+    pub restored: bool,
+}
+
+impl DataDir {
+    /// Takes the directory, makes what is missing in it, and counts this start. Errors name the
+    /// file: in use by another process, damaged, not writable.
+    pub fn open(dir: &Path, opening: Opening) -> io::Result<DataDir> {
+        fs::create_dir_all(dir).map_err(|error| of(dir, error))?;
+        let lock = take_lock(dir)?;
+        let path = dir.join("node");
+        let (mut file, marks) = match read_limited(&path)? {
+            Some(text) => {
+                let file = NodeFile::parse(&text)
+                    .map_err(|error| io::Error::other(format!("{} {error}", path.display())))?;
+                let marks = marks_of(&file, opening);
+                (file, Some(marks))
+            }
+            None => (fresh(), None),
+        };
+        file.boot = file.boot.next();
+        file.weakest = opening.durability;
+        (file.stopped_cleanly, file.sync_failed) = (false, false);
+        file.kernel = kernel_boot_id();
+        let nonce = Nonce::from_bytes(random_bytes());
+        let kept = marks.map_or(Kept::Nothing, evidence::kept);
+        let opened = DataDir { dir: dir.to_owned(), file, nonce, kept, _lock: lock };
+        opened.store()?;
+        opened.remove_other_logs()?;
+        Ok(opened)
+    }
+
+    /// This start.
+    pub fn identity(&self) -> Identity {
+        let NodeFile { id: node, store, boot, .. } = self.file;
+        Identity { node, store, boot, nonce: self.nonce }
+    }
+
+    /// The cluster the node belongs to, and its generation.
+    pub fn cluster(&self) -> (ClusterId, u64) {
+        (self.file.cluster, self.file.generation)
+    }
+
+    /// Has the node founded or joined that cluster?
+    pub fn is_founded(&self) -> bool {
+        self.file.founded
+    }
+
+    /// What the last run left of what it had acknowledged.
+    pub fn kept(&self) -> Kept {
+        self.kept
+    }
+
+    /// The folder of the table's log.
+    pub fn raft_dir(&self) -> PathBuf {
+        self.raft_dir_of(self.file.cluster, self.file.generation)
+    }
+
+    /// The folder that a cluster's log would have.
+    pub fn raft_dir_of(&self, cluster: ClusterId, generation: u64) -> PathBuf {
+        self.dir.join(raft_dir_name(cluster, generation))
+    }
+
+    /// Notes that the cluster's log now holds this node.
+    pub fn note_founded(&mut self) -> io::Result<()> {
+        self.change(|file| file.founded = true)
+    }
+
+    /// Goes over to another cluster or generation. The log of the old one is removed at the next
+    /// start; `founded`: the log's folder was filled before.
+    pub fn switch(&mut self, cluster: ClusterId, generation: u64, founded: bool) -> io::Result<()> {
+        self.change(|file| {
+            (file.cluster, file.generation) = (cluster, generation);
+            file.founded = founded;
+        })
+    }
+
+    /// Becomes another node, in a cluster of its own that is still to be founded.
+    pub fn reset(&mut self, hard: bool) -> io::Result<()> {
+        self.change(|file| {
+            if hard {
+                file.id = NodeId::from_bytes(random_bytes());
+                file.boot = Boot(1);
+            }
+            file.store = StoreId::from_bytes(random_bytes());
+            (file.cluster, file.generation) = (ClusterId::from_bytes(random_bytes()), 1);
+            file.founded = false;
+        })
+    }
+
+    /// Takes a boot number above one that is recorded: a directory from a backup.
+    pub fn raise_boot(&mut self, recorded: Boot) -> io::Result<()> {
+        self.change(|file| file.boot = file.boot.max(recorded).next())
+    }
+
+    /// The last thing an orderly end writes.
+    pub fn note_stopped(&mut self) -> io::Result<()> {
+        self.change(|file| file.stopped_cleanly = true)
+    }
+
+    /// Where other nodes were reached last, as the peers' address book wrote it.
+    pub fn peers(&self) -> io::Result<String> {
+        let path = self.dir.join("peers");
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(of(&path, error)),
+        }
+    }
+
+    /// Writes that down. It is a hint: not synced.
+    pub fn write_peers(&self, text: &str) -> io::Result<()> {
+        let (path, temporary) = (self.dir.join("peers"), self.dir.join("peers.tmp"));
+        fs::write(&temporary, text).map_err(|error| of(&temporary, error))?;
+        fs::rename(&temporary, &path).map_err(|error| of(&path, error))
+    }
+
+    fn change(&mut self, edit: impl FnOnce(&mut NodeFile)) -> io::Result<()> {
+        let before = self.file.clone();
+        edit(&mut self.file);
+        self.store().inspect_err(|_| self.file = before)
+    }
+
+    fn store(&self) -> io::Result<()> {
+        replace(&self.dir, "node", self.file.render().as_bytes())
+    }
+
+    /// Logs of clusters that the node left.
+    fn remove_other_logs(&self) -> io::Result<()> {
+        let own = raft_dir_name(self.file.cluster, self.file.generation);
+        for entry in fs::read_dir(&self.dir).map_err(|error| of(&self.dir, error))? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_other = name.to_str().is_some_and(|n| n.starts_with("raft-") && n != own);
+            if is_other && entry.file_type()?.is_dir() {
+                tracing::info!(folder = %entry.path().display(), "removing the log of a former cluster");
+                fs::remove_dir_all(entry.path()).map_err(|error| of(&entry.path(), error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn raft_dir_name(cluster: ClusterId, generation: u64) -> String {
+    let id = cluster.to_string();
+    format!("raft-{}-{generation}", &id[..12])
+}
+
+fn fresh() -> NodeFile {
+    NodeFile {
+        id: NodeId::from_bytes(random_bytes()),
+        store: StoreId::from_bytes(random_bytes()),
+        cluster: ClusterId::from_bytes(random_bytes()),
+        generation: 1,
+        boot: Boot(0),
+        founded: false,
+        weakest: Durability::Memory,
+        stopped_cleanly: false,
+        sync_failed: false,
+        kernel: String::new(),
+    }
+}
+
+/// There is no log of keys yet: nothing is kept, whatever the marks say.
+fn marks_of(file: &NodeFile, opening: Opening) -> Marks {
+    Marks {
+        weakest: file.weakest.max(opening.durability),
+        stopped_cleanly: file.stopped_cleanly,
+        same_kernel: !file.kernel.is_empty() && file.kernel == kernel_boot_id(),
+        has_log: false,
+        sync_failed: file.sync_failed,
+        restored: opening.restored,
+    }
+}
+
+/// The kernel's own id of its start; empty where it has none, which equals no other.
+fn kernel_boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+/// Random bytes from the system.
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    for chunk in bytes.chunks_mut(8) {
+        chunk.copy_from_slice(&clock::random_u64().to_be_bytes()[..chunk.len()]);
+    }
+    bytes
+}
+
+fn of(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Two processes in one directory would both be the same node.
+fn take_lock(dir: &Path) -> io::Result<File> {
+    let path = dir.join("lock");
+    let mut options = OpenOptions::new();
+    options.create(true).read(true).write(true).truncate(false);
+    let mut lock = options.open(&path).map_err(|error| of(&path, error))?;
+    // SAFETY: the descriptor is open; flock touches no memory of ours.
+    let result = unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    if result != 0 {
+        let mut holder = String::new();
+        let _ = (&mut lock).take(20).read_to_string(&mut holder);
+        return Err(io::Error::other(format!(
+            "{} is in use by another slotd (process {}): give each node a --dir of its own",
+            dir.display(),
+            holder.trim(),
+        )));
+    }
+    lock.set_len(0)?;
+    writeln!(lock, "{}", std::process::id())?;
+    Ok(lock)
+}
+
+fn read_limited(path: &Path) -> io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(of(path, error)),
+    };
+    let mut text = String::new();
+    // One more than the limit, so that a longer file is seen to be longer.
+    let limit = MAX_IDENTITY_BYTES as u64 + 1;
+    file.take(limit).read_to_string(&mut text).map_err(|error| of(path, error))?;
+    Ok(Some(text))
+}
+
+/// Replaces a file whole, on disk when this returns.
+fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let (path, temporary) = (dir.join(name), dir.join(format!("{name}.tmp")));
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.map_err(|error| of(&temporary, error))?;
+    fs::rename(&temporary, &path).map_err(|error| of(&path, error))?;
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| of(dir, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Opening = Opening { durability: Durability::Memory, restored: false };
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new() -> Scratch {
+            let name = format!("slotd-data-dir-{:016x}", clock::random_u64());
+            Scratch(std::env::temp_dir().join(name))
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn open(dir: &Scratch) -> DataDir {
+        DataDir::open(&dir.0, PLAIN).expect("the directory opens")
+    }
+
+    #[test]
+    fn every_start_has_a_number_and_a_mark_of_its_own() {
+        let dir = Scratch::new();
+        let first = open(&dir).identity();
+        let second = open(&dir).identity();
+        assert_eq!((first.node, first.store), (second.node, second.store));
+        assert_eq!((first.boot, second.boot), (Boot(1), Boot(2)));
+        assert_ne!(first.nonce, second.nonce);
+    }
+
+    #[test]
+    fn a_directory_in_use_is_refused_with_its_holder() {
+        let dir = Scratch::new();
+        let held = open(&dir);
+        let error = DataDir::open(&dir.0, PLAIN).err().expect("it is held").to_string();
+        let pid = std::process::id();
+        assert!(error.contains(&format!("(process {pid})")), "{error}");
+        drop(held);
+        assert_eq!(open(&dir).identity().boot, Boot(2));
+    }
+
+    #[test]
+    fn the_log_of_a_former_cluster_is_removed_at_the_next_start() {
+        let dir = Scratch::new();
+        let mut data = open(&dir);
+        let old = data.raft_dir();
+        fs::create_dir_all(&old).expect("a folder");
+        let cluster = ClusterId::from_bytes([5; 20]);
+        data.switch(cluster, 4, true).expect("it switches");
+        fs::create_dir_all(data.raft_dir()).expect("a folder");
+        drop(data);
+        let data = open(&dir);
+        assert_eq!((data.cluster(), data.is_founded()), ((cluster, 4), true));
+        assert!(!old.exists() && data.raft_dir().exists());
+    }
+
+    #[test]
+    fn a_damaged_node_file_stops_the_start() {
+        let dir = Scratch::new();
+        drop(open(&dir));
+        let path = dir.0.join("node");
+        let text = fs::read_to_string(&path).expect("it is there").replace("boot 1", "boot 9");
+        fs::write(&path, text).expect("it is written");
+        let error = DataDir::open(&dir.0, PLAIN).err().expect("it is damaged").to_string();
+        assert!(error.contains("damaged or edited"), "{error}");
+    }
+}

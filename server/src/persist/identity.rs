@@ -1,0 +1,216 @@
+//! The file `node` of a data directory: who the node is, its boot number and the marks of its
+//! last run.
+//!
+//! ```text
+//!   # slotd: who this node is. A copy of this folder is not another node: never run two.
+//!   format 1
+//!   id 07c37dfeb235213a872192d90877d0cd55635b91
+//!   ...                                          one `name value` a line
+//!   sum 1b2f93aa                                 CRC32C of all bytes before this line, hex
+//! ```
+//! Invariant: a file that is not whole and unchanged is refused: guessing who we are is worse.
+
+use std::fmt;
+
+use slots::{Boot, ClusterId, NodeId, StoreId};
+
+use super::evidence::Durability;
+
+/// Longest file, bytes: ten times a full one.
+pub const MAX_IDENTITY_BYTES: usize = 4096;
+/// Version of the file's format.
+const FORMAT: u32 = 1;
+const HEADER: &str =
+    "# slotd: who this node is. A copy of this folder is not another node: never run two.\n";
+
+/// What the file says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeFile {
+    /// The node's id for life (until CLUSTER RESET HARD).
+    pub id: NodeId,
+    /// The data directory's own mark.
+    pub store: StoreId,
+    /// The cluster it belongs to.
+    pub cluster: ClusterId,
+    /// Generation of that cluster.
+    pub generation: u64,
+    /// Number of the newest start.
+    pub boot: Boot,
+    /// Has the node founded or joined the cluster? Until then its log may be empty.
+    pub founded: bool,
+    /// The weakest durability of the newest run.
+    pub weakest: Durability,
+    /// Did the newest run end in order?
+    pub stopped_cleanly: bool,
+    /// Did a sync fail in the newest run?
+    pub sync_failed: bool,
+    /// The kernel's boot id in the newest run.
+    pub kernel: String,
+}
+
+/// Why a file is none of ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BadIdentity {
+    /// Longer than any we write.
+    TooLong {
+        /// Its length, bytes.
+        got: usize,
+    },
+    /// Written by a newer version.
+    Format {
+        /// The format it names.
+        got: u32,
+    },
+    /// The checksum does not fit: it was damaged or edited.
+    Sum,
+    /// A line is missing or says nonsense.
+    Field(&'static str),
+}
+
+impl fmt::Display for BadIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadIdentity::TooLong { got } => {
+                write!(f, "is {got} bytes long, expected at most {MAX_IDENTITY_BYTES}")
+            }
+            BadIdentity::Format { got } => {
+                write!(f, "has format {got}, this slotd knows {FORMAT}: a newer version wrote it")
+            }
+            BadIdentity::Sum => f.write_str(
+                "was damaged or edited (its checksum does not fit): start the node in an empty \
+                 folder and join it again, after 'slotctl node lost' for the old one",
+            ),
+            BadIdentity::Field(name) => write!(f, "has no usable line '{name}'"),
+        }
+    }
+}
+
+impl std::error::Error for BadIdentity {}
+
+impl NodeFile {
+    /// The file's text.
+    pub fn render(&self) -> String {
+        let flag = |set: bool| if set { "yes" } else { "no" };
+        let body = format!(
+            "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\nboot {}\n\
+             founded {}\nweakest {}\nstopped-cleanly {}\nsync-failed {}\nkernel {}\n",
+            self.id,
+            self.store,
+            self.cluster,
+            self.generation,
+            self.boot,
+            flag(self.founded),
+            self.weakest.as_str(),
+            flag(self.stopped_cleanly),
+            flag(self.sync_failed),
+            self.kernel,
+        );
+        let sum = crc32c::crc32c(body.as_bytes());
+        format!("{body}sum {sum:08x}\n")
+    }
+
+    /// Reads a file's text.
+    pub fn parse(text: &str) -> Result<NodeFile, BadIdentity> {
+        if text.len() > MAX_IDENTITY_BYTES {
+            return Err(BadIdentity::TooLong { got: text.len() });
+        }
+        let fields = Fields(text);
+        // Before the sum: a newer format may have another one.
+        let format = fields.number("format")?;
+        if format != u64::from(FORMAT) {
+            return Err(BadIdentity::Format { got: u32::try_from(format).unwrap_or(u32::MAX) });
+        }
+        let (body, sum) = text.rsplit_once("\nsum ").ok_or(BadIdentity::Sum)?;
+        let body = &text[..body.len() + 1];
+        if sum != format!("{:08x}\n", crc32c::crc32c(body.as_bytes())) {
+            return Err(BadIdentity::Sum);
+        }
+        Ok(NodeFile {
+            id: fields.parsed("id")?,
+            store: fields.parsed("store")?,
+            cluster: fields.parsed("cluster")?,
+            generation: fields.number("generation")?,
+            boot: Boot(fields.number("boot")?),
+            founded: fields.flag("founded")?,
+            weakest: Durability::parse(fields.text("weakest")?)
+                .ok_or(BadIdentity::Field("weakest"))?,
+            stopped_cleanly: fields.flag("stopped-cleanly")?,
+            sync_failed: fields.flag("sync-failed")?,
+            kernel: fields.text("kernel")?.to_owned(),
+        })
+    }
+}
+
+struct Fields<'t>(&'t str);
+
+impl<'t> Fields<'t> {
+    fn text(&self, name: &'static str) -> Result<&'t str, BadIdentity> {
+        let mut pairs = self.0.lines().filter_map(|line| line.split_once(' '));
+        let found = pairs.find(|(key, _)| *key == name);
+        found.map(|(_, value)| value).ok_or(BadIdentity::Field(name))
+    }
+
+    fn parsed<T: std::str::FromStr>(&self, name: &'static str) -> Result<T, BadIdentity> {
+        self.text(name)?.parse().map_err(|_| BadIdentity::Field(name))
+    }
+
+    fn number(&self, name: &'static str) -> Result<u64, BadIdentity> {
+        self.parsed(name)
+    }
+
+    fn flag(&self, name: &'static str) -> Result<bool, BadIdentity> {
+        match self.text(name)? {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            _ => Err(BadIdentity::Field(name)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> NodeFile {
+        NodeFile {
+            id: NodeId::from_bytes([7; 20]),
+            store: StoreId::from_bytes([8; 16]),
+            cluster: ClusterId::from_bytes([9; 20]),
+            generation: 3,
+            boot: Boot(41),
+            founded: true,
+            weakest: Durability::Memory,
+            stopped_cleanly: true,
+            sync_failed: false,
+            kernel: "5c5ff4b1-5f0a-4d62-a5a0-3f1f2b9e9d11".into(),
+        }
+    }
+
+    #[test]
+    fn a_file_comes_back_from_its_text() {
+        assert_eq!(NodeFile::parse(&file().render()), Ok(file()));
+    }
+
+    #[test]
+    fn every_edited_byte_is_noticed() {
+        let text = file().render();
+        for at in HEADER.len()..text.len() - 1 {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let edited = String::from_utf8(bytes).expect("ASCII stays ASCII");
+            assert!(NodeFile::parse(&edited).is_err(), "byte {at} of {text}");
+        }
+    }
+
+    #[test]
+    fn a_cut_a_longer_and_a_newer_file_are_refused() {
+        let text = file().render();
+        for end in 0..text.len() {
+            assert!(NodeFile::parse(&text[..end]).is_err(), "{end}");
+        }
+        let long = format!("{text}{}", "#".repeat(MAX_IDENTITY_BYTES));
+        assert_eq!(NodeFile::parse(&long), Err(BadIdentity::TooLong { got: long.len() }));
+        let newer = text.replace("format 1", "format 2");
+        assert_eq!(NodeFile::parse(&newer), Err(BadIdentity::Format { got: 2 }));
+    }
+}
