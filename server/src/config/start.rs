@@ -12,6 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use slots::Endpoint;
+
 use super::declaration::Declaration;
 use super::value::{Kind, Value};
 use super::{Config, line, options, special::Special};
@@ -46,6 +48,10 @@ pub struct Start {
     pub threads: usize,
     /// Whether the node starts without slots (`cluster-enabled yes`) instead of with all.
     pub starts_empty: bool,
+    /// Where nodes of the cluster to join listen for nodes.
+    pub seeds: Vec<Endpoint>,
+    /// The data directory comes from a backup.
+    pub restored: bool,
     /// A fixed slot table to start with.
     pub static_table: Option<PathBuf>,
 }
@@ -245,6 +251,8 @@ impl Draft {
             name: config.text("name"),
             threads: config.number("threads") as usize,
             starts_empty: config.number("cluster-enabled") == 1,
+            seeds: config.text("join").split_ascii_whitespace().filter_map(options::seed).collect(),
+            restored: config.number("restored") == 1,
             static_table: path("static-table").map(PathBuf::from),
             config: Arc::new(config),
         })

@@ -2,10 +2,11 @@
 //! watched, started again and ended by this one.
 //!
 //! Not a way to run in production, and no part of a node: the nodes know nothing of it. They
-//! share a fixed slot table from a file (`static_table`).
+//! join the first one and are given slots just as an operator would do it (`form`).
 //!
 //! Invariant: no node outlives this process, however it ends (`process`).
 
+mod form;
 mod layout;
 mod options;
 mod process;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
+use form::Formed;
 use layout::{Layout, NodePlan};
 use options::{Options, Parsed};
 use process::NodeProcess;
@@ -64,17 +66,20 @@ async fn run(options: &Options) -> Result<(), String> {
     let mut signals = Signals::listen().map_err(|e| format!("cannot listen for signals: {e}"))?;
     let mut processes = Vec::new();
     let started = tokio::select! {
-        started = start_all(&layout, &mut processes) => started.map(|()| true),
+        started = start_all(options, &layout, &mut processes) => started.map(Some),
         signal = signals.next() => {
             say(&format!("{signal}: stopping before all nodes have started"));
-            Ok(false)
+            Ok(None)
         }
     };
-    if !matches!(started, Ok(true)) {
-        stop_all(processes).await;
-        return started.map(|_| ());
-    }
-    announce(&layout, &processes);
+    let formed = match started {
+        Ok(Some(formed)) => formed,
+        other => {
+            stop_all(processes).await;
+            return other.map(|_| ());
+        }
+    };
+    announce(&layout, &processes, &formed);
     let bell = Arc::new(StopBell::default());
     let mut watchers = JoinSet::new();
     for process in processes {
@@ -104,14 +109,19 @@ fn check_port(port: u16) -> Result<(), String> {
     }
 }
 
-async fn start_all(layout: &Layout, processes: &mut Vec<NodeProcess>) -> Result<(), String> {
+async fn start_all(
+    options: &Options,
+    layout: &Layout,
+    processes: &mut Vec<NodeProcess>,
+) -> Result<Formed, String> {
     for node in &layout.nodes {
         processes.push(NodeProcess::start(node)?);
     }
     for process in processes {
         process.ready().await?;
     }
-    Ok(())
+    let ports: Vec<u16> = layout.nodes.iter().map(|node| node.port).collect();
+    form::form(&ports, &options.password()).await
 }
 
 async fn stop_all(processes: Vec<NodeProcess>) {
@@ -119,10 +129,11 @@ async fn stop_all(processes: Vec<NodeProcess>) {
     while stops.join_next().await.is_some() {}
 }
 
-fn announce(layout: &Layout, processes: &[NodeProcess]) {
+fn announce(layout: &Layout, processes: &[NodeProcess], formed: &Formed) {
     say(&format!("data and logs are in {}", layout.dir.display()));
     for process in processes {
-        let NodePlan { name, port, slots, .. } = process.plan();
+        let NodePlan { name, port, .. } = process.plan();
+        let slots = formed.slots_of(*port);
         let (pid, log) = (process.pid(), process.plan().log());
         say(&format!("{name}  127.0.0.1:{port}  slots {slots}  pid {pid}  log {}", log.display()));
     }

@@ -5,9 +5,22 @@
 use super::INT_MAX;
 use crate::config::declaration::Declaration;
 use crate::config::special::Special;
+use crate::config::start::CLUSTER_PORT_OFFSET;
 use crate::config::value::Kind;
+use slots::Endpoint;
 
 const PORT: Kind = Kind::Integer { min: 0, max: 65535 };
+
+/// Where a node of `join` listens for nodes.
+pub fn seed(text: &str) -> Option<Endpoint> {
+    let (client, bus) = match text.split_once('@') {
+        Some((client, bus)) => (client, Some(bus.parse::<u16>().ok().filter(|port| *port != 0)?)),
+        None => (text, None),
+    };
+    let client: Endpoint = client.parse().ok().filter(|e: &Endpoint| !e.host.is_empty())?;
+    let port = bus.or_else(|| client.port.checked_add(CLUSTER_PORT_OFFSET))?;
+    Some(Endpoint::new(client.host, port))
+}
 
 const NO_REPLICAS: &str = "there are no replicas yet.";
 
@@ -32,6 +45,26 @@ pub(super) const OPTIONS: &[Declaration] = &[
                 false => Err("must be up to 64 letters, digits, '-', '_' and '.'"),
             }
         }),
+    Declaration::new(
+        "join",
+        Kind::Text,
+        "",
+        "Nodes of a cluster to join, HOST:PORT of their client ports (HOST:PORT@BUSPORT where the \
+         port for nodes is not PORT + 10000), separated by blanks. Later starts use them to find \
+         the cluster again.",
+    )
+    .startup()
+    .check(|v| match v.text.split_ascii_whitespace().all(|s| seed(s).is_some()) {
+        true => Ok(()),
+        false => Err("must be HOST:PORT or HOST:PORT@BUSPORT, several separated by blanks"),
+    }),
+    Declaration::new(
+        "restored",
+        Kind::Flag,
+        "no",
+        "'yes' for a data directory that comes from a backup: the node takes a new boot number.",
+    )
+    .startup(),
     Declaration::new(
         "cluster-port",
         PORT,

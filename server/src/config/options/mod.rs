@@ -15,6 +15,8 @@ mod persistence;
 
 use super::declaration::Declaration;
 
+pub(super) use cluster::seed;
+
 /// Heading and options of each theme, in the order of the manual.
 pub(super) const THEMES: &[(&str, &[Declaration])] = &[
     ("Network", network::OPTIONS),

@@ -1,7 +1,7 @@
-//! The nodes of a local cluster and their files: `DIR/table`, `DIR/lock`, `DIR/node-a/`...
+//! The nodes of a local cluster and their files: `DIR/lock`, `DIR/node-a/`...
 //!
-//! Invariant: one `slotd local` at a time works in a folder, and a table that fits what is asked
-//! for is used again, so nodes keep their ids.
+//! Invariant: one `slotd local` at a time works in a folder; a node's folder is the same at every
+//! start, so nodes keep their ids, their slots and the table.
 
 #![allow(unsafe_code, reason = "flock has no safe wrapper in this version of std")]
 
@@ -10,15 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use slots::{Addresses, Endpoint, NodeId, SlotRanges};
-
 use super::options::Options;
-use crate::config::CLUSTER_PORT_OFFSET;
-use crate::control::fixed::FoundingNode;
-use crate::io::clock;
-use crate::static_table;
-
-const HOST: &str = "127.0.0.1";
 
 /// One node as it is to be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,12 +19,10 @@ pub(super) struct NodePlan {
     pub name: String,
     /// Port for clients.
     pub port: u16,
-    /// What it owns.
-    pub slots: SlotRanges,
+    /// Port of the node whose cluster it joins; `None`: it founds one.
+    pub joins: Option<u16>,
     /// Its data.
     pub dir: PathBuf,
-    /// The table all nodes share.
-    pub table: PathBuf,
     /// Options for every node.
     pub passed_on: Vec<String>,
 }
@@ -55,44 +45,30 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Creates or takes over the files. The error is one line.
+    /// Creates or takes over the folders. The error is one line.
     pub fn prepare(options: &Options) -> Result<Layout, String> {
         let dir = options.dir.clone();
         let of = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
         fs::create_dir_all(&dir).map_err(|e| of(&dir, e))?;
         let lock = take_lock(&dir)?;
-        let table = dir.join("table");
-        let stored = match fs::read_to_string(&table) {
-            Ok(text) => static_table::parse(&text).ok(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(of(&table, e)),
-        };
-        let nodes = match stored.filter(|stored| fits(stored, options)) {
-            Some(stored) => stored,
-            None => {
-                let fresh = found(options, clock::random_u64);
-                let text = static_table::render(&fresh);
-                let temporary = dir.join("table.tmp");
-                fs::write(&temporary, text).map_err(|e| of(&temporary, e))?;
-                fs::rename(&temporary, &table).map_err(|e| of(&table, e))?;
-                fresh
-            }
-        };
-        let plan = |node: FoundingNode| {
-            let own = dir.join(&node.name);
-            fs::create_dir_all(&own).map_err(|e| of(&own, e))?;
-            Ok(NodePlan {
-                name: node.name,
-                port: node.addresses.client.port,
-                slots: node.slots,
-                dir: own,
-                table: table.clone(),
-                passed_on: options.passed_on.clone(),
-            })
-        };
-        let nodes = nodes.into_iter().map(plan).collect::<Result<_, String>>()?;
+        let nodes = plans(options, &dir);
+        for node in &nodes {
+            fs::create_dir_all(&node.dir).map_err(|e| of(&node.dir, e))?;
+        }
         Ok(Layout { dir, nodes, _lock: lock })
     }
+}
+
+fn plans(options: &Options, dir: &Path) -> Vec<NodePlan> {
+    let letters = (b'a'..=b'z').map(char::from);
+    let ports = (options.port..).take(options.nodes.into());
+    let plan = |(letter, port): (char, u16)| {
+        let name = format!("node-{letter}");
+        let joins = (port != options.port).then_some(options.port);
+        let passed_on = options.passed_on.clone();
+        NodePlan { dir: dir.join(&name), name, port, joins, passed_on }
+    };
+    letters.zip(ports).map(plan).collect()
 }
 
 /// Two clusters in one folder would write into each other's nodes.
@@ -107,80 +83,23 @@ fn take_lock(dir: &Path) -> Result<File, String> {
     }
 }
 
-/// The nodes of a new cluster, with new ids.
-fn found(options: &Options, mut random: impl FnMut() -> u64) -> Vec<FoundingNode> {
-    let parts = slots::even_split(options.nodes.into());
-    let letters = (b'a'..=b'z').map(char::from);
-    let nodes = parts.into_iter().zip(letters).zip(options.port..);
-    nodes
-        .map(|((slots, letter), port)| founding(letter, port, slots, random_id(&mut random)))
-        .collect()
-}
-
-fn founding(letter: char, port: u16, slots: SlotRanges, id: NodeId) -> FoundingNode {
-    let addresses = Addresses {
-        client: Endpoint::new(HOST, port),
-        bus: Endpoint::new(HOST, port + CLUSTER_PORT_OFFSET),
-        hostname: None,
-    };
-    FoundingNode { id, name: format!("node-{letter}"), addresses, slots }
-}
-
-fn random_id(random: &mut impl FnMut() -> u64) -> NodeId {
-    let mut bytes = [0; 20];
-    for chunk in bytes.chunks_mut(8) {
-        chunk.copy_from_slice(&random().to_be_bytes()[..chunk.len()]);
-    }
-    NodeId::from_bytes(bytes)
-}
-
-/// Is a stored table what would be made now, but for the ids?
-fn fits(stored: &[FoundingNode], options: &Options) -> bool {
-    let ids = stored.iter().map(|node| node.id);
-    let mut wanted = found(options, || 0);
-    wanted.iter_mut().zip(ids).for_each(|(node, id)| node.id = id);
-    wanted == stored
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn options(nodes: u16, port: u16) -> Options {
-        Options { nodes, port, dir: "x".into(), passed_on: Vec::new() }
-    }
-
     #[test]
-    fn three_nodes_split_the_slots_as_redis_cli_does() {
-        let mut counter = 0;
-        let nodes = found(&options(3, 7001), || {
-            counter += 1;
-            counter
-        });
-        let lines: Vec<String> = nodes
-            .iter()
-            .map(|n| format!("{} {} {} {}", n.name, n.addresses.client, n.addresses.bus, n.slots))
+    fn the_first_node_founds_the_cluster_and_the_others_join_it() {
+        let options = Options { nodes: 3, port: 7001, dir: "x".into(), passed_on: Vec::new() };
+        let nodes: Vec<_> = plans(&options, Path::new("x"))
+            .into_iter()
+            .map(|n| (n.name, n.port, n.joins, n.dir.display().to_string()))
             .collect();
-        assert_eq!(
-            lines,
-            [
-                "node-a 127.0.0.1:7001 127.0.0.1:17001 0-5460",
-                "node-b 127.0.0.1:7002 127.0.0.1:17002 5461-10922",
-                "node-c 127.0.0.1:7003 127.0.0.1:17003 10923-16383",
-            ]
-        );
-        assert!(nodes[0].id != nodes[1].id && nodes[1].id != nodes[2].id);
-    }
-
-    #[test]
-    fn a_table_is_used_again_only_for_the_same_nodes_and_ports() {
-        let stored = found(&options(3, 7001), clock::random_u64);
-        assert!(fits(&stored, &options(3, 7001)));
-        assert!(!fits(&stored, &options(4, 7001)));
-        assert!(!fits(&stored, &options(2, 7001)));
-        assert!(!fits(&stored, &options(3, 7002)));
-        let mut moved = stored;
-        moved[0].slots = SlotRanges::new();
-        assert!(!fits(&moved, &options(3, 7001)));
+        let node = |name: &str, port, joins| (name.to_owned(), port, joins, format!("x/{name}"));
+        let want = [
+            node("node-a", 7001, None),
+            node("node-b", 7002, Some(7001)),
+            node("node-c", 7003, Some(7001)),
+        ];
+        assert_eq!(nodes, want);
     }
 }

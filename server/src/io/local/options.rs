@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::config::CLUSTER_PORT_OFFSET;
-use crate::config::Config;
+use crate::config::{Config, Start, StartError};
 
 /// Nodes, if `--nodes` is not given.
 const DEFAULT_NODES: u16 = 3;
@@ -19,19 +19,20 @@ pub(super) const DEFAULT_PORT: u16 = 7001;
 const MAX_PORT: u16 = u16::MAX - CLUSTER_PORT_OFFSET;
 const DEFAULT_DIR: &str = "./slotd-local";
 /// Options that differ from node to node, so `slotd local` sets them itself.
-const OWN: [&str; 6] = ["port", "dir", "name", "static-table", "cluster-port", "cluster-enabled"];
+const OWN: [&str; 6] = ["port", "dir", "name", "join", "cluster-port", "cluster-enabled"];
 
 pub(super) const HELP: &str = "\
 Usage: slotd local [--nodes N] [--port BASE] [--dir DIR] [-- OPTION...]
 
 Starts a cluster on this machine, for trying things out: N nodes, each its own process, with the
-slots split evenly among them. A node that ends unasked is started again; its keys, which it held
+slots split evenly among them (with a DIR from before: as they were; more nodes than before join
+without slots). A node that ends unasked is started again; its keys, which it held
 in memory, are gone. Ctrl-C, SIGTERM or closing the terminal ends all of them.
 
   --nodes N      number of nodes, 1 to 26 (3)
   --port BASE    port of the first node, node-a; the others follow (7001)
-  --dir DIR      data and logs (./slotd-local): DIR/table holds the slot table, DIR/node-a/log
-                 what node-a printed. Started again in the same DIR, nodes keep their ids
+  --dir DIR      data and logs (./slotd-local): DIR/node-a holds what node-a keeps, DIR/node-a/log
+                 what it printed. Started again in the same DIR, nodes keep ids, slots and table
   -- OPTION...   options of slotd, passed on to every node: -- --maxmemory 100mb
 
 Exit codes: 0 ended by a signal, 1 the cluster did not start (a port in use, DIR not writable, a
@@ -104,6 +105,18 @@ impl Options {
         Ok(())
     }
 
+    /// The password that the nodes will want, if any.
+    pub fn password(&self) -> String {
+        self.config().map(|start| start.config.text("requirepass")).unwrap_or_default()
+    }
+
+    /// What a node makes of what is passed on to it.
+    fn config(&self) -> Result<Start, StartError> {
+        let words = ["--port", "1"].into_iter().map(str::to_owned);
+        let no_file = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+        Config::from_args(words.chain(self.passed_on.iter().cloned()), no_file)
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.port > MAX_PORT - (self.nodes - 1) {
             let most = MAX_PORT - (self.nodes - 1);
@@ -120,11 +133,7 @@ impl Options {
             }
         }
         // The nodes read these again; a mistake is better named here than in three logs.
-        let words = ["--port", "1"].into_iter().map(str::to_owned);
-        let no_file = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
-        Config::from_args(words.chain(self.passed_on.iter().cloned()), no_file)
-            .map(|_| ())
-            .map_err(|error| error.to_string())
+        self.config().map(|_| ()).map_err(|error| error.to_string())
     }
 }
 

@@ -111,7 +111,11 @@ fn command(plan: &NodePlan) -> io::Result<Command> {
     let log = OpenOptions::new().create(true).append(true).open(plan.log())?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--port", &plan.port.to_string(), "--name", &plan.name, "--dir"]);
-    command.arg(&plan.dir).arg("--static-table").arg(&plan.table).args(&plan.passed_on);
+    command.arg(&plan.dir).args(["--cluster-enabled", "yes"]);
+    if let Some(port) = plan.joins {
+        command.args(["--join", &format!("127.0.0.1:{port}")]);
+    }
+    command.args(&plan.passed_on);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     // A group of its own: Ctrl-C reaches this process alone, which ends the nodes in order.
     command.process_group(0).kill_on_drop(true);
