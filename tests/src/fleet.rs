@@ -99,6 +99,11 @@ impl Fleet {
         member.child.is_some() && !member.paused
     }
 
+    /// Whether a node's process stands still.
+    pub fn is_paused(&self, node: usize) -> bool {
+        self.members[node].paused
+    }
+
     /// How many nodes run and are not paused.
     pub fn up(&self) -> usize {
         (0..self.len()).filter(|node| self.is_up(*node)).count()

@@ -6,6 +6,9 @@
 pub mod cluster;
 pub mod figures;
 pub mod flags;
+pub mod fleet;
+pub mod history;
 pub mod keys;
+pub mod probe;
 pub mod process;
 pub mod resp;
