@@ -123,8 +123,12 @@ impl Fleet {
 
     /// Starts a node that does not run, in its own folder.
     pub fn begin(&mut self, node: usize) -> io::Result<()> {
-        let seed = format!("{}:{}", self.members[0].place.host, self.members[0].place.port);
-        let child = self.command(node, &seed, &[])?.spawn()?;
+        let Member { place, dir, .. } = &self.members[node];
+        let mut command = self.command(place, dir, &format!("node-{node}"))?;
+        if node != 0 {
+            command.args(["--join", &self.address(0)]);
+        }
+        let child = command.spawn()?;
         let member = &mut self.members[node];
         member.child = Some(child);
         member.paused = false;
@@ -132,24 +136,18 @@ impl Fleet {
         Ok(())
     }
 
-    /// The command that starts a node, with more arguments.
-    pub fn command(&self, node: usize, seed: &str, more: &[&str]) -> io::Result<Command> {
-        let member = &self.members[node];
-        fs::create_dir_all(&member.dir)?;
-        let log = |name: &str| {
-            fs::OpenOptions::new().create(true).append(true).open(member.dir.join(name))
-        };
-        let mut words = member.place.prefix.iter().map(PathBuf::from).collect::<Vec<_>>();
+    /// The command that starts a node of this fleet's kind anywhere, with a folder and a name.
+    pub fn command(&self, place: &Place, dir: &Path, name: &str) -> io::Result<Command> {
+        fs::create_dir_all(dir)?;
+        let log =
+            |name: &str| fs::OpenOptions::new().create(true).append(true).open(dir.join(name));
+        let mut words = place.prefix.iter().map(PathBuf::from).collect::<Vec<_>>();
         words.push(self.binary.clone());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
-        command.args(["--cluster-enabled", "yes", "--name", &format!("node-{node}")]);
-        command.args(["--port", &member.place.port.to_string(), "--bind", &member.place.host]);
-        command.arg("--dir").arg(&member.dir);
-        if node != 0 {
-            command.args(["--join", seed]);
-        }
-        command.args(&self.args).args(more);
+        command.args(["--cluster-enabled", "yes", "--name", name]);
+        command.args(["--port", &place.port.to_string(), "--bind", &place.host]);
+        command.arg("--dir").arg(dir).args(&self.args);
         command.stdin(Stdio::null()).stdout(log("stdout")?).stderr(log("stderr")?);
         Ok(command)
     }
