@@ -5,6 +5,7 @@ pub mod clock;
 pub mod conn;
 pub mod data_dir;
 pub mod edges;
+pub mod exit;
 pub mod expiry;
 pub mod listen;
 pub mod local;

@@ -1,0 +1,460 @@
+//! This node as a member of a cluster: its start, its log, its links, and which cluster it is in.
+//!
+//! Not the table's rules (`slots`), not Raft (`control/raft`), not who may link (`peer`).
+//!
+//! ```text
+//!   begin --> found (a cluster of its own) --> Seated --meet--> begin in another cluster
+//!                                                     --reset-> begin as a new node, found
+//! ```
+//! Invariant: what an earlier life's log still says is not heard (`Life::number`); a table gives
+//! roles only after the start's judgement of that very table.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use slots::{
+    Boot, ClusterId, ClusterSettings, NewNode, NodeId, SlotTable, TableChange, TableVersion,
+    Verdicts,
+};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::command::NodeState;
+use crate::control::ledger::Ledger;
+use crate::control::orders::{Order, OrderError, Ordered, Orders, View};
+use crate::control::raft::cluster::{Cluster, ClusterStart, Host};
+use crate::control::raft::machine::LedgerSink;
+use crate::control::seat::{Ending, Identity, Standing};
+use crate::control::startup::{Claim, Evidence, Startup, Step};
+use crate::control::{ProposeError, Proposed, TableLog};
+use crate::io::clock;
+use crate::io::data_dir::DataDir;
+use crate::io::exit;
+use crate::io::peer::PeerNet;
+use crate::io::raft_disk;
+use crate::peer::{Answers, Boxed, CallKind, Notice, Notices, PeerStatus, RefusalCode};
+
+/// How often the start is told that time has passed.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What does not change in a node's life.
+pub(super) struct Facts {
+    /// The node's name, should it join; the table may know another.
+    pub name: String,
+    /// Where other nodes are told to reach it.
+    pub addresses: Box<dyn Fn() -> slots::Addresses + Send + Sync>,
+    /// The data directory comes from a backup.
+    pub claim: Claim,
+}
+
+/// One life in one cluster.
+struct Life {
+    number: u64,
+    startup: Startup,
+    cluster: Option<Arc<Cluster>>,
+}
+
+/// The node.
+pub(super) struct Member {
+    own: Weak<Member>,
+    runtime: Handle,
+    pub(super) facts: Facts,
+    pub(super) dir: Mutex<DataDir>,
+    life: RwLock<Life>,
+    /// A table is applied and roles are given by one at a time, in order.
+    applying: Mutex<()>,
+    /// A member told us that we were taken out of the cluster; our own table may never say so.
+    removed: AtomicBool,
+    state: OnceLock<Arc<NodeState>>,
+    peers: OnceLock<Arc<PeerNet>>,
+}
+
+impl Member {
+    /// A node that has not begun yet.
+    pub fn new(dir: DataDir, facts: Facts) -> Arc<Member> {
+        let startup = startup(&dir, facts.claim);
+        Arc::new_cyclic(|own| Member {
+            own: own.clone(),
+            runtime: Handle::current(),
+            facts,
+            dir: Mutex::new(dir),
+            life: RwLock::new(Life { number: 0, startup, cluster: None }),
+            applying: Mutex::new(()),
+            removed: AtomicBool::new(false),
+            state: OnceLock::new(),
+            peers: OnceLock::new(),
+        })
+    }
+
+    /// Names the parts that need the member to be made. Once, before `begin`.
+    pub fn wire(&self, state: Arc<NodeState>, peers: Arc<PeerNet>) {
+        let _ = self.state.set(state);
+        let _ = self.peers.set(peers);
+    }
+
+    pub(super) fn state(&self) -> &Arc<NodeState> {
+        self.state.get().expect("wired before it begins")
+    }
+
+    pub(super) fn peers(&self) -> &Arc<PeerNet> {
+        self.peers.get().expect("wired before it begins")
+    }
+
+    /// This start.
+    pub fn identity(&self) -> Identity {
+        self.dir.lock().identity()
+    }
+
+    /// The log of this life; `None` while it begins.
+    pub fn cluster(&self) -> Option<Arc<Cluster>> {
+        self.life.read().cluster.clone()
+    }
+
+    /// How the node stands.
+    pub fn standing(&self) -> Standing {
+        self.life.read().startup.standing()
+    }
+
+    /// The node's row, should it join a cluster.
+    pub(super) fn as_newcomer(&self) -> NewNode {
+        let Identity { node, store, .. } = self.identity();
+        NewNode {
+            id: node,
+            name: self.facts.name.clone(),
+            store,
+            addresses: (self.facts.addresses)(),
+            labels: Default::default(),
+            weight: slots::DEFAULT_WEIGHT,
+        }
+    }
+
+    /// Begins a life in the cluster that the data directory names: opens its log and takes part.
+    pub async fn begin(&self) -> io::Result<Arc<Cluster>> {
+        let (identity, folder, (id, generation)) = {
+            let dir = self.dir.lock();
+            (dir.identity(), dir.raft_dir(), dir.cluster())
+        };
+        let number = {
+            let mut life = self.life.write();
+            life.number += 1;
+            life.startup = startup(&self.dir.lock(), self.facts.claim);
+            life.cluster = None;
+            life.number
+        };
+        self.peers().switch(id, generation, identity);
+        let (shown, table) = watch::channel(Arc::new(SlotTable::new()));
+        let sink = Arc::new(Sink { member: self.own.clone(), number, shown });
+        let fatal = Box::new(|why: String| exit::fatal(&why));
+        let (log, machine) =
+            raft_disk::open(&folder, sink, fatal).map_err(io::Error::other)?;
+        let cluster = Cluster::start(ClusterStart {
+            identity,
+            cluster: id,
+            log,
+            machine,
+            table,
+            calls: self.peers().clone(),
+            host: self.own.upgrade().expect("it is alive while it begins"),
+        })
+        .await
+        .map_err(io::Error::other)?;
+        self.life.write().cluster = Some(cluster.clone());
+        self.watch(number, cluster.clone());
+        Ok(cluster)
+    }
+
+    /// Founds the cluster that the data directory names, if that is not done. Tries until it is.
+    pub async fn found(&self, cluster: &Cluster) -> io::Result<()> {
+        /// Between two tries.
+        const PAUSE: Duration = Duration::from_millis(200);
+        if self.dir.lock().is_founded() {
+            return Ok(());
+        }
+        let settings = ClusterSettings {
+            generation: self.dir.lock().cluster().1,
+            ..ClusterSettings::default()
+        };
+        while let Err(error) = cluster.found(settings, self.as_newcomer(), "itself").await {
+            tracing::warn!(%error, "trying again");
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.dir.lock().note_founded()
+    }
+
+    /// Tells the start of time, and ends the process when the log fails.
+    fn watch(&self, number: u64, cluster: Arc<Cluster>) {
+        let member = self.own.clone();
+        let is_now = move |member: &Member| member.life.read().number == number;
+        let ended = cluster.clone();
+        let owner = member.clone();
+        self.runtime.spawn(async move {
+            let why = ended.ended().await;
+            if owner.upgrade().is_some_and(|member| is_now(&member)) {
+                exit::fatal(&format!("the table's log ended: {why}"));
+            }
+        });
+        self.runtime.spawn(async move {
+            let mut interval = tokio::time::interval(TICK);
+            loop {
+                interval.tick().await;
+                let Some(member) = member.upgrade().filter(|member| is_now(member)) else { return };
+                let step = member.life.write().startup.tick(clock::now().mono_ns);
+                member.carry_out(number, step);
+                member.show();
+            }
+        });
+    }
+
+    /// Tells the peers how far this node is.
+    fn show(&self) {
+        let state = self.state();
+        self.peers().set_status(PeerStatus {
+            table_version: state.topology().table.version().0,
+            keys: state.key_count(),
+            uptime_ms: clock::now().mono_ns.saturating_sub(state.started.mono_ns) / 1_000_000,
+        });
+    }
+
+    /// A life's log has applied something.
+    fn applied(&self, number: u64, ledger: &Ledger, verdicts: &[(TableVersion, Verdicts)]) {
+        let _in_order = self.applying.lock();
+        let step = {
+            let mut life = self.life.write();
+            if life.number != number {
+                return;
+            }
+            life.startup.applied(ledger.table(), clock::now().mono_ns)
+        };
+        let state = self.state();
+        state.install_standing(ledger.table().clone(), step.standing);
+        state.set_history(ledger.history());
+        self.peers().update_table(ledger.table());
+        self.show();
+        for (version, verdicts) in verdicts {
+            for loss in verdicts.losses() {
+                tracing::warn!(%version, slots = %loss.slots, cause = ?loss.cause, "possible loss");
+            }
+        }
+        self.carry_out(number, step);
+    }
+
+    fn carry_out(&self, number: u64, step: Step) {
+        if let Standing::Ended(ending) = step.standing {
+            exit::fatal(&self.explain(ending));
+        }
+        if let Some(boot) = step.store_boot {
+            self.claim(boot);
+            return;
+        }
+        let Some(change) = step.propose else { return };
+        let member = self.own.clone();
+        let done = move |outcome: Result<Verdicts, ProposeError>| {
+            let Some(member) = member.upgrade() else { return };
+            let mut life = member.life.write();
+            if life.number == number {
+                life.startup.answered(&outcome, clock::now().mono_ns);
+            }
+        };
+        self.propose(change, "itself", Box::new(done));
+    }
+
+    /// A directory from a backup takes a boot number that nobody has had, and begins again with it.
+    fn claim(&self, boot: Boot) {
+        let recorded = Boot(boot.0.saturating_sub(1));
+        if let Err(error) = self.dir.lock().raise_boot(recorded) {
+            exit::fatal(&format!("the boot number cannot be stored: {error}"));
+        }
+        let Some(member) = self.own.upgrade() else { return };
+        tracing::info!(%boot, "restored: taking a new boot number");
+        self.runtime.spawn(async move {
+            member.end().await;
+            if let Err(error) = member.begin().await {
+                exit::fatal(&error.to_string());
+            }
+        });
+    }
+
+    /// Ends this life's part in the log. Nothing of it is heard any more.
+    pub async fn end(&self) {
+        let cluster = {
+            let mut life = self.life.write();
+            life.number += 1;
+            life.cluster.take()
+        };
+        if let Some(cluster) = cluster {
+            cluster.shutdown().await;
+        }
+    }
+
+    /// Takes all roles away until the next table is applied.
+    pub fn suspend(&self) {
+        let _in_order = self.applying.lock();
+        let state = self.state();
+        state.install_standing(state.topology().table, Standing::Starting);
+    }
+
+    /// Gives the roles back that `suspend` took.
+    pub fn resume(&self) {
+        let _in_order = self.applying.lock();
+        let (Some(cluster), standing) = (self.cluster(), self.standing()) else { return };
+        self.state().install_standing(cluster.table(), standing);
+    }
+
+    /// Has a member said that this node is out of the cluster?
+    pub(super) fn was_removed(&self) -> bool {
+        self.removed.load(Ordering::SeqCst)
+    }
+
+    /// A new life begins in a cluster that knows nothing of it.
+    pub(super) fn forget_removal(&self) {
+        self.removed.store(false, Ordering::SeqCst);
+    }
+
+    /// Writes down where other nodes were reached last: the next start may find them only so.
+    pub(super) fn write_book(&self) {
+        if let Err(error) = self.dir.lock().write_peers(&self.peers().book_text()) {
+            tracing::warn!(%error, "addresses of other nodes are not stored");
+        }
+    }
+
+    fn refused_by(&self, node: NodeId, code: RefusalCode, text: &str) {
+        let is_seated = self.standing() == Standing::Seated;
+        match code {
+            RefusalCode::Outdated if self.facts.claim == Claim::Restored && !is_seated => {}
+            RefusalCode::Outdated | RefusalCode::OldGeneration => exit::fatal(text),
+            RefusalCode::Doubled | RefusalCode::IdInUse if !is_seated => exit::fatal(text),
+            RefusalCode::Removed if !self.removed.swap(true, Ordering::SeqCst) => {
+                tracing::warn!(%node, "this node is out of the cluster: {text}");
+            }
+            _ => {}
+        }
+    }
+
+    fn explain(&self, ending: Ending) -> String {
+        let Identity { node, boot, .. } = self.identity();
+        match ending {
+            Ending::Doubled { boot } => format!(
+                "two copies of one data directory run: the cluster has taken the other one's boot \
+                 {boot} of node {node}. Keep one; give every node a data directory of its own"
+            ),
+            Ending::Outdated { recorded, .. } => format!(
+                "this data directory is older than the last start of node {node}: the cluster \
+                 knows boot {recorded}, this is boot {boot}. If it comes from a backup and the \
+                 node runs nowhere else, start it with --restored yes"
+            ),
+            Ending::OtherStore { recorded } => format!(
+                "the cluster knows node {node} with another data directory ({recorded}): if that \
+                 disk is lost, tell the cluster (slotctl node lost {node}), then start this node \
+                 in an empty folder and add it"
+            ),
+        }
+    }
+}
+
+fn startup(dir: &DataDir, claim: Claim) -> Startup {
+    let evidence = Evidence { kept: dir.kept(), ..Evidence::nothing() };
+    Startup::new(dir.identity(), claim, evidence, clock::now().mono_ns)
+}
+
+/// Where one life's log tells what it applied.
+struct Sink {
+    member: Weak<Member>,
+    number: u64,
+    shown: watch::Sender<Arc<SlotTable>>,
+}
+
+impl LedgerSink for Sink {
+    fn applied(&self, ledger: &Ledger, verdicts: &[(TableVersion, Verdicts)]) {
+        if let Some(member) = self.member.upgrade() {
+            member.applied(self.number, ledger, verdicts);
+        }
+        // After the rooms: whoever waits for a version may count on them.
+        self.shown.send_replace(ledger.table().clone());
+    }
+}
+
+impl TableLog for Member {
+    fn propose(&self, change: TableChange, actor: &str, done: Proposed) {
+        match self.cluster() {
+            Some(cluster) => cluster.propose(change, actor, done),
+            None => done(Err(ProposeError::NoQuorum)),
+        }
+    }
+}
+
+impl Orders for Member {
+    fn order(&self, order: Order, actor: &str, done: Ordered) {
+        let (Some(member), Some(cluster)) = (self.own.upgrade(), self.cluster()) else {
+            return done(Err(OrderError::NoQuorum));
+        };
+        match order {
+            Order::Meet { bus } => {
+                self.runtime.spawn(async move { done(member.meet(bus).await) });
+            }
+            Order::Reset { hard } => {
+                self.runtime.spawn(async move { done(member.reset(hard).await) });
+            }
+            Order::Recover => {
+                self.runtime.spawn(async move { done(member.recover().await) });
+            }
+            order => cluster.order(order, actor, done),
+        }
+    }
+
+    fn view(&self) -> View {
+        let mut view = self.cluster().map(|cluster| cluster.view()).unwrap_or_default();
+        view.peers = self.peers().views();
+        view
+    }
+}
+
+impl Answers for Member {
+    fn answer(
+        &self,
+        from: NodeId,
+        kind: CallKind,
+        body: Vec<u8>,
+    ) -> Boxed<Result<Vec<u8>, String>> {
+        match self.cluster() {
+            Some(cluster) => cluster.answer(from, kind, body),
+            None => Box::pin(async { Err("this node is starting".to_owned()) }),
+        }
+    }
+}
+
+impl Notices for Member {
+    fn notice(&self, notice: Notice) {
+        match notice {
+            Notice::RefusedBy { code, text, node } => self.refused_by(node, code, &text),
+            Notice::Superseded { boot } => exit::fatal(&format!(
+                "a newer start of this node (boot {boot}) runs: two copies of one data directory. \
+                 Keep one; give every node a data directory of its own"
+            )),
+            Notice::LinkUp { .. } => self.write_book(),
+            Notice::LinkDown { .. } | Notice::NewerGeneration { .. } => {}
+        }
+    }
+}
+
+impl Host for Member {
+    fn unix_ms(&self) -> u64 {
+        clock::now().unix_ms
+    }
+
+    fn keys(&self) -> u64 {
+        self.state().key_count()
+    }
+
+    fn join_back(&self, from: NodeId, bus: slots::Endpoint) {
+        let Some(member) = self.own.upgrade() else { return };
+        self.runtime.spawn(async move {
+            match member.meet(bus).await {
+                Ok(done) => tracing::info!(%from, "{}", done.text),
+                Err(error) => tracing::warn!(%from, ?error, "not joined"),
+            }
+        });
+    }
+}
