@@ -14,12 +14,14 @@
 //! ```
 //! Arrows point from user to used and are one-way; a test holds them.
 
+pub mod announce;
 pub mod command;
 pub mod config;
 pub mod control;
 pub mod gate;
 pub mod io;
 pub mod manual;
+pub mod metrics;
 pub mod node;
 pub mod peer;
 pub mod resp;

@@ -21,7 +21,7 @@ const TEXT_KINDS: [&str; 8] = ["rs", "md", "toml", "py", "sh", "yaml", "yml", "t
 
 /// What each module of the server may use of the others; its own parts are always allowed.
 /// A name with `::` allows that part only, `*` everything. `server/src/lib.rs` draws the picture.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("resp", &["store::number"]),
     ("gate", &[]),
     ("metrics", &[]),
@@ -34,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("session", &["command", "control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("expiry", &["command", "slot", "store", "config", "metrics"]),
     ("static_table", &["control"]),
+    ("announce", &["config"]),
     ("io", &["*"]),
     ("node", &["*"]),
     ("main", &["*"]),
