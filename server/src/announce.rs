@@ -125,7 +125,7 @@ mod tests {
     fn hosts_that_no_table_takes_are_refused_at_the_door() {
         let mut node = TestNode::new(&[]);
         for option in ["cluster-announce-ip", "cluster-announce-bus-ip"] {
-            for bad in ["[::1]", "a b", "a,b", "a@b", "?", &"h".repeat(256)] {
+            for bad in ["[::1]", "a b", "\"\"", "a,b", "a@b", "?", &"h".repeat(256)] {
                 let set = [b"config", b"set".as_slice(), option.as_bytes(), bad.as_bytes()];
                 let reply = String::from_utf8(node.call(1, &set)).expect("ASCII");
                 assert!(reply.starts_with("-ERR CONFIG SET failed"), "{option} {bad}: {reply}");

@@ -10,6 +10,7 @@
 //!   slots (the table) --> control (its log) ------+ admission words: who owns what
 //!
 //!   config: one declaration per option      resp: bytes <-> requests and replies
+//!   metrics: one declaration per metric     announce: where the node is, by audience
 //!   node: wires the cores to the edges      io: sockets, clock, randomness, threads, signals
 //! ```
 //! Arrows point from user to used and are one-way; a test holds them.

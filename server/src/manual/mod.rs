@@ -2,8 +2,9 @@
 //! markdown files beside this one, so they read well without rustdoc, too.
 //!
 //! Start with [`architecture`]. Not the reference of the code: that is each item's own comment.
-//! Invariant: `options`, `commands` and `metrics` are made from the declarations, and the table of limits in
-//! `invariants` names constants that exist, with the values they have (tests hold both).
+//! Invariant: `options`, `commands` and `metrics` are made from the declarations, and the table
+//! of limits in `invariants` names constants that exist, with the values they have (tests hold
+//! both).
 
 pub mod architecture {
     #![doc = include_str!("architecture.md")]
