@@ -169,16 +169,17 @@ fn a_heavy_client_stays_listed_among_thousands_of_names() {
     for n in 0..50_000_u32 {
         let slot = SlotId::new((n % 16_384) as u16).expect("a slot");
         counts.note(slot, &client(&format!("{n}"), "10.0.0.8:5000"), at(n.into()));
-        if n % 100 == 0 {
+        // It comes when the list is full, and is no newcomer for long.
+        if n > 1000 && n % 100 == 0 {
             counts.note(slot, &heavy, at(n.into()));
         }
     }
-    assert_eq!(counts.total(), 50_500);
+    assert_eq!(counts.total(), 50_489);
     let listed = counts.clients();
     assert_eq!(listed.len(), MAX_CLIENTS);
     assert_eq!((listed[0].name.as_str(), listed[0].host.as_str()), ("heavy", "10.0.0.7"));
-    // Counted since it got onto the full list for good, and never more than it was refused.
-    assert!((400..=500).contains(&listed[0].refusals), "{}", listed[0].refusals);
+    // Counted since it got onto the list for good, and never more than it was refused.
+    assert!((400..=489).contains(&listed[0].refusals), "{}", listed[0].refusals);
     assert!(listed[1].refusals < 5, "what others were refused is not put on newcomers");
     assert_eq!(counts.slots().len(), super::MAX_SLOTS_SHOWN);
 }
