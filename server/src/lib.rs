@@ -10,16 +10,19 @@
 //!   slots (the table) --> control (its log) ------+ admission words: who owns what
 //!
 //!   config: one declaration per option      resp: bytes <-> requests and replies
+//!   metrics: one declaration per metric     announce: where the node is, by audience
 //!   node: wires the cores to the edges      io: sockets, clock, randomness, threads, signals
 //! ```
 //! Arrows point from user to used and are one-way; a test holds them.
 
+pub mod announce;
 pub mod command;
 pub mod config;
 pub mod control;
 pub mod gate;
 pub mod io;
 pub mod manual;
+pub mod metrics;
 pub mod node;
 pub mod peer;
 pub mod persist;

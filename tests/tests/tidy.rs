@@ -35,6 +35,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("session", &["command", "control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("expiry", &["command", "slot", "store", "config", "metrics"]),
     ("static_table", &["control"]),
+    ("announce", &["config"]),
     ("io", &["*"]),
     ("node", &["*"]),
     ("main", &["*"]),

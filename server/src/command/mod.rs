@@ -17,7 +17,9 @@ pub mod keyspec;
 pub mod mailbox;
 pub mod promise;
 pub mod registry;
+pub mod scrape;
 pub mod slow_log;
+pub mod stale;
 pub mod state;
 pub mod stats;
 

@@ -13,6 +13,7 @@ use crate::command::families::cluster::TopologyReplies;
 use crate::command::mailbox::letter;
 use crate::command::promise::Promises;
 use crate::command::slow_log::SlowLog;
+use crate::command::stale::StaleCounts;
 use crate::command::stats::Stats;
 use crate::command::{Args, Client, Command, CommandError, CommandId, flag, registry};
 use crate::config::Config;
@@ -47,6 +48,8 @@ pub struct NodeState {
     pub promises: Promises,
     /// SLOWLOG.
     pub slow_log: SlowLog,
+    /// Who was refused with MOVED.
+    pub stale: StaleCounts,
     /// The outside world.
     pub edges: Box<dyn Edges>,
     /// Where table changes are proposed.
@@ -101,6 +104,7 @@ impl NodeState {
             pause: Pause::default(),
             promises: Promises::default(),
             slow_log: SlowLog::default(),
+            stale: StaleCounts::default(),
             edges,
             table_log,
             run_id,
@@ -162,32 +166,39 @@ impl NodeState {
 
     /// May a command for a key of this slot go on here? As `check_served`, and while the cluster
     /// is down what has an owner is refused, too.
-    pub fn check_key(&self, slot: SlotId, command: &Command) -> Result<(), CommandError> {
+    pub fn check_key(
+        &self,
+        slot: SlotId,
+        command: &Command,
+        who: &ClientShared,
+    ) -> Result<(), CommandError> {
         if self.is_down() && self.rooms.ownership(slot).0 != Ownership::Unassigned {
             let reads = self.config.live().cluster_allow_reads_when_down.load();
             let text = match (reads, command.writes()) {
-                (true, false) => return self.check_served(slot),
+                (true, false) => return self.check_served(slot, who),
                 (true, true) => "CLUSTERDOWN The cluster is down and only accepts read commands",
                 (false, _) => slots::redirect::CLUSTERDOWN,
             };
             return Err(CommandError::Static(text));
         }
-        self.check_served(slot)
+        self.check_served(slot, who)
     }
 
-    /// The error text of a refusal.
+    /// The error text of a refusal that `who` is about to get. A MOVED is made nowhere else, and
+    /// counted here.
     #[cold]
-    pub fn refusal(&self, slot: SlotId, refused: Refused) -> CommandError {
+    pub fn refusal(&self, slot: SlotId, refused: Refused, who: &ClientShared) -> CommandError {
         match refused {
-            Refused::Moved => self.moved(slot),
+            Refused::Moved => self.moved(slot, who),
             Refused::Unserved => CommandError::Static(slots::redirect::CLUSTERDOWN_UNBOUND),
             Refused::Parked => CommandError::Static("TRYAGAIN the slot is being handed over"),
             Refused::NoTable => CommandError::Static(slots::redirect::CLUSTERDOWN),
         }
     }
 
-    fn moved(&self, slot: SlotId) -> CommandError {
+    fn moved(&self, slot: SlotId, who: &ClientShared) -> CommandError {
         self.stats.moved.fetch_add(1, Ordering::Relaxed);
+        self.stale.note(slot, who, self.edges.now());
         let topology = self.topology();
         let owner = topology.table.slot(slot).owner().and_then(|id| topology.table.node(id));
         match owner {
@@ -211,14 +222,14 @@ impl NodeState {
 
     /// Is the slot served here? Asked before a command is queued or parsed further; the answer
     /// that counts is `admit`'s.
-    pub fn check_served(&self, slot: SlotId) -> Result<(), CommandError> {
+    pub fn check_served(&self, slot: SlotId, who: &ClientShared) -> Result<(), CommandError> {
         let refused = match self.rooms.ownership(slot).0 {
             Ownership::Owned | Ownership::Sealed => return Ok(()),
             Ownership::Foreign => Refused::Moved,
             Ownership::Unassigned => Refused::Unserved,
             Ownership::Unknown => Refused::NoTable,
         };
-        Err(self.refusal(slot, refused))
+        Err(self.refusal(slot, refused, who))
     }
 
     /// Are writes that may need memory refused?

@@ -281,6 +281,8 @@ pub struct Live {
     pub cluster_announce_hostname: SharedText,
     /// Address to announce; empty = the one clients connect to.
     pub cluster_announce_ip: SharedText,
+    /// Address to announce to other nodes; empty = as to clients.
+    pub cluster_announce_bus_ip: SharedText,
     /// Port to announce; 0 = `port`.
     pub cluster_announce_port: Count,
     /// Port for nodes to announce; 0 = the real one.

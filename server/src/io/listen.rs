@@ -1,19 +1,64 @@
-//! The listening sockets: accepts clients within the limits and starts their tasks.
+//! The listening sockets: opens them, accepts clients within the limits, starts their tasks.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::command::{ClientShared, NodeState};
 use crate::io::{clock, conn};
 
 /// Pause after a failed accept (out of descriptors): the listener must not spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Listens on every address; one with `-` before it may be missing. `*` is every IPv4 address.
+pub fn bind_all(
+    hosts: &[String],
+    port: u16,
+    backlog: u32,
+) -> io::Result<Vec<(SocketAddr, TcpListener)>> {
+    let mut listeners = Vec::new();
+    for bind in hosts {
+        let (host, optional) = match bind.strip_prefix('-') {
+            Some(host) => (host, true),
+            None => (bind.as_str(), false),
+        };
+        match listen_on(host, port, backlog) {
+            Ok(listener) => listeners.push((listener.local_addr()?, listener)),
+            Err(e) if optional => tracing::info!(host, error = %e, "not listening"),
+            Err(e) => {
+                let text = format!("cannot listen on {host}:{port}: {e}");
+                return Err(io::Error::new(e.kind(), text));
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+fn listen_on(host: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
+    let host = if host == "*" { "0.0.0.0" } else { host };
+    let ip = match host.parse() {
+        Ok(ip) => ip,
+        Err(_) => {
+            use std::net::ToSocketAddrs;
+            let mut found = (host, port).to_socket_addrs()?;
+            let none = || io::Error::other(format!("'{host}' has no address"));
+            found.next().ok_or_else(none)?.ip()
+        }
+    };
+    let address = SocketAddr::new(ip, port);
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(backlog)
+}
 
 /// Accepts for ever.
 pub async fn accept_all(listener: TcpListener, node: Arc<NodeState>) {

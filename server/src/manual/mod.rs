@@ -2,8 +2,9 @@
 //! markdown files beside this one, so they read well without rustdoc, too.
 //!
 //! Start with [`architecture`]. Not the reference of the code: that is each item's own comment.
-//! Invariant: `options` and `commands` are made from the declarations, and the table of limits in
-//! `invariants` names constants that exist, with the values they have (tests hold both).
+//! Invariant: `options`, `commands` and `metrics` are made from the declarations, and the table
+//! of limits in `invariants` names constants that exist, with the values they have (tests hold
+//! both).
 
 pub mod architecture {
     #![doc = include_str!("architecture.md")]
@@ -22,6 +23,12 @@ pub mod differences {
 }
 pub mod lost_writes {
     #![doc = include_str!("lost-writes.md")]
+}
+pub mod docker {
+    #![doc = include_str!("docker.md")]
+}
+pub mod metrics {
+    #![doc = include_str!("metrics.md")]
 }
 pub mod commands {
     #![doc = include_str!("commands.md")]
@@ -69,6 +76,8 @@ mod tests {
             include_str!("invariants.md"),
             include_str!("wire.md"),
             include_str!("operating.md"),
+            include_str!("docker.md"),
+            include_str!("metrics.md"),
             include_str!("differences.md"),
             include_str!("lost-writes.md"),
         ] {

@@ -1,22 +1,21 @@
 //! A node: the cores wired together and started.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slots::{Addresses, ClusterId, Endpoint, NodeId, SlotId, SlotRanges, TableChange};
-use tokio::net::{TcpListener, TcpSocket};
+use slots::{ClusterId, NodeId, SlotId, SlotRanges};
 use tokio::sync::Notify;
 
+use crate::announce::OwnAddress;
 use crate::command::{NodeState, Topology};
-use crate::config::{Applied, Live, Start};
+use crate::config::{Applied, Start};
 use crate::control::fixed::{FoundingNode, TableSink};
 use crate::control::{FixedTable, ProposeError};
 use crate::io::edges::{RealChores, RealEdges};
 use crate::io::expiry::ExpiryTask;
-use crate::io::{clock, listen, log, signals};
+use crate::io::{clock, listen, log, metrics, signals};
 use crate::slot::Rooms;
 
 /// How often memory is compared with maxmemory and pauses are looked after.
@@ -33,7 +32,9 @@ pub async fn run(start: Start) -> io::Result<()> {
     let stop = Arc::new(Notify::new());
     let node = build(&start, stop.clone())?;
     start.config.carried_out_by(Arc::new(carry_out));
-    let listeners = bind_all(&start)?;
+    let backlog = start.config.number("tcp-backlog") as u32;
+    let listeners = listen::bind_all(&start.bind, start.port, backlog)?;
+    metrics::start(&start.config, &node, None)?;
     for (address, listener) in listeners {
         tracing::info!(%address, "serving");
         tokio::spawn(listen::accept_all(listener, node.clone()));
@@ -137,51 +138,11 @@ fn stored_id(dir: &Path) -> io::Result<NodeId> {
     }
 }
 
-/// Where this node is reached as far as it knows itself; `cluster-announce-*` overrule it.
-struct OwnAddress {
-    host: String,
-    port: u16,
-    bus_port: u16,
-}
-
-impl OwnAddress {
-    /// The first address listened on that is a real one, and the ports.
-    fn of(start: &Start) -> OwnAddress {
-        let bound = start.bind.iter().map(|b| b.trim_start_matches('-'));
-        let mut real = bound.filter(|b| !matches!(*b, "0.0.0.0" | "::" | "*" | "::*"));
-        let host = real.next().unwrap_or("127.0.0.1").to_owned();
-        OwnAddress { host, port: start.port, bus_port: start.cluster_port }
-    }
-
-    /// What others are told.
-    fn announced(&self, live: &Live) -> Addresses {
-        let or = |announced: u64, own: u16| match u16::try_from(announced) {
-            Ok(port @ 1..) => port,
-            _ => own,
-        };
-        let host = match live.cluster_announce_ip.load().to_string() {
-            none if none.is_empty() => self.host.clone(),
-            host => host,
-        };
-        let port = or(live.cluster_announce_port.load(), self.port);
-        let bus_port = or(live.cluster_announce_bus_port.load(), self.bus_port);
-        let hostname = live.cluster_announce_hostname.load();
-        Addresses {
-            client: Endpoint::new(host.clone(), port),
-            bus: Endpoint::new(host, bus_port),
-            hostname: (!hostname.is_empty()).then(|| hostname.to_string()),
-        }
-    }
-}
-
 /// Tells the table when CONFIG SET changed what this node announces.
 fn announce(node: &NodeState, own: &OwnAddress) {
     let topology = node.topology();
-    let addresses = own.announced(node.config.live());
-    if topology.table.node(topology.me).is_none_or(|row| row.addresses == addresses) {
-        return;
-    }
-    let change = TableChange::SetAddress { node: topology.me, addresses };
+    let change = own.change(topology.me, &topology.table, node.config.live());
+    let Some(change) = change else { return };
     let done = |outcome: Result<slots::Verdicts, ProposeError>| {
         let refused = outcome.map(|verdicts| verdicts.all());
         if refused != Ok(Ok(())) {
@@ -189,48 +150,6 @@ fn announce(node: &NodeState, own: &OwnAddress) {
         }
     };
     node.table_log.propose(change, "itself", Box::new(done));
-}
-
-/// Listens on every address; one with `-` before it may be missing.
-fn bind_all(start: &Start) -> io::Result<Vec<(SocketAddr, TcpListener)>> {
-    let mut listeners = Vec::new();
-    let backlog = start.config.number("tcp-backlog") as u32;
-    for bind in &start.bind {
-        let (host, optional) = match bind.strip_prefix('-') {
-            Some(host) => (host, true),
-            None => (bind.as_str(), false),
-        };
-        match listen_on(host, start.port, backlog) {
-            Ok(listener) => listeners.push((listener.local_addr()?, listener)),
-            Err(e) if optional => tracing::info!(host, error = %e, "not listening"),
-            Err(e) => {
-                let text = format!("cannot listen on {host}:{}: {e}", start.port);
-                return Err(io::Error::new(e.kind(), text));
-            }
-        }
-    }
-    Ok(listeners)
-}
-
-fn listen_on(host: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
-    let host = if host == "*" { "0.0.0.0" } else { host };
-    let ip = match host.parse() {
-        Ok(ip) => ip,
-        Err(_) => {
-            use std::net::ToSocketAddrs;
-            let mut found = (host, port).to_socket_addrs()?;
-            let none = || io::Error::other(format!("'{host}' has no address"));
-            found.next().ok_or_else(none)?.ip()
-        }
-    };
-    let address = SocketAddr::new(ip, port);
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(backlog)
 }
 
 /// Looks after what has no event of its own.
@@ -246,6 +165,9 @@ async fn tick(node: Arc<NodeState>, own: Option<OwnAddress>) {
         node.rooms.settle();
         node.promises.tick(now.mono_ns, &node.clients);
         node.stats.sample_rates(now.mono_ns);
+        if let Some(line) = node.stale_line(now) {
+            tracing::warn!("{line}");
+        }
         let newest = node.config.live().revision();
         if newest != revision {
             revision = newest;

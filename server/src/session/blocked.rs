@@ -231,7 +231,7 @@ impl Session {
                 self.promise_index(slot, index, worker, node, start);
             }
             Wake::Answered(Answer::Refused(slot, refused)) => {
-                node.refusal(slot, refused).write(&mut reply);
+                node.refusal(slot, refused, &self.client.shared).write(&mut reply);
             }
             Wake::Gone => {
                 match letters & letter::UNBLOCK_ERROR {

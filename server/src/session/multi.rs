@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use slots::SlotId;
 
-use crate::command::client::client_flag;
+use crate::command::client::{ClientShared, client_flag};
 use crate::command::{
     Args, Command, CommandError, CommandId, Cx, Flow, Handler, NodeCx, NodeState, Now, OwnedArgs,
     SessionVerb, flag, registry,
@@ -194,8 +194,8 @@ impl Session {
             return Err(CommandError::Static("ERR WATCH inside MULTI is not allowed"));
         }
         let watches = self.watches.get_or_insert_default();
-        let result = args.from(1).try_for_each(|key| watches.add(key, node, now));
         let shared = &self.client.shared;
+        let result = args.from(1).try_for_each(|key| watches.add(key, shared, node, now));
         let count = watches.keys.len() as u32;
         shared.watching.store(count, std::sync::atomic::Ordering::Relaxed);
         result.and_then(|()| self.reply_ok(worker))
@@ -317,7 +317,9 @@ impl Session {
             match node.rooms.admit(slot, now.unix_ms, Patience::Spin) {
                 Admit::Served(entered) => owned = Some(entered),
                 Admit::Busy => return Err(CommandError::Busy(slot)),
-                Admit::Refused(refused) => return Err(node.refusal(slot, refused)),
+                Admit::Refused(refused) => {
+                    return Err(node.refusal(slot, refused, &self.client.shared));
+                }
             }
             // Again, now that nobody can touch the slot's keys any more.
             if self.watches_broken(now) {
@@ -410,7 +412,13 @@ impl Session {
 }
 
 impl Watches {
-    fn add(&mut self, key: &[u8], node: &NodeState, now: Now) -> Result<(), CommandError> {
+    fn add(
+        &mut self,
+        key: &[u8],
+        who: &ClientShared,
+        node: &NodeState,
+        now: Now,
+    ) -> Result<(), CommandError> {
         if self.keys.contains_key(key) {
             return Ok(());
         }
@@ -426,7 +434,7 @@ impl Watches {
                 Ok(())
             }
             Admit::Busy => Err(CommandError::Busy(slot)),
-            Admit::Refused(refused) => Err(node.refusal(slot, refused)),
+            Admit::Refused(refused) => Err(node.refusal(slot, refused, who)),
         }
     }
 }

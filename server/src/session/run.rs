@@ -229,7 +229,7 @@ impl Session {
             return Err(CommandError::Static(slots::redirect::CROSSSLOT));
         }
         for key in &keys {
-            node.check_key(slots::slot_of(args.at(*key)), command)?;
+            node.check_key(slots::slot_of(args.at(*key)), command, &self.client.shared)?;
             if one_slot {
                 break;
             }
@@ -472,7 +472,8 @@ impl Session {
         node: &NodeState,
         start: usize,
     ) -> Ran {
-        self.refuse(Some(id), node.refusal(slot, refused), worker, start, true)
+        let error = node.refusal(slot, refused, &self.client.shared);
+        self.refuse(Some(id), error, worker, start, true)
     }
 
     /// Redis's wording, with the beginning of the arguments.

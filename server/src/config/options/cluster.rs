@@ -6,7 +6,7 @@ use super::INT_MAX;
 use crate::config::declaration::Declaration;
 use crate::config::special::Special;
 use crate::config::start::CLUSTER_PORT_OFFSET;
-use crate::config::value::Kind;
+use crate::config::value::{Kind, Value};
 use slots::Endpoint;
 
 const PORT: Kind = Kind::Integer { min: 0, max: 65535 };
@@ -26,6 +26,17 @@ const NO_REPLICAS: &str = "there are no replicas yet.";
 
 /// Longest node name, in bytes: it stands in tables and log lines.
 const MAX_NAME_BYTES: usize = 64;
+
+/// A host must fit the slot table, where it stands in lines beside ports: no brackets, quotes,
+/// blanks, commas or `@`.
+fn check_host(value: &Value) -> Result<(), &'static str> {
+    let host = &value.text;
+    let is_plain = host.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-_%".contains(&b));
+    match is_plain && format!("{host}:1").parse::<slots::Endpoint>().is_ok() {
+        true => Ok(()),
+        false => Err("must be an IP address without brackets, or a host name"),
+    }
+}
 
 pub(super) const OPTIONS: &[Declaration] = &[
     Declaration::new(
@@ -84,8 +95,9 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "cluster-announce-ip",
         Kind::Text,
         "",
-        "Address clients are told to use; empty = the one the node listens on.",
+        "Address or name clients are told to use; empty = the one the node listens on.",
     )
+    .check(check_host)
     .live(|l, v| l.cluster_announce_ip.put(v)),
     Declaration::new(
         "cluster-announce-port",
@@ -98,9 +110,18 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "cluster-announce-bus-port",
         PORT,
         "0",
-        "Port for nodes that is told to clients; 0 = the real one.",
+        "Port other nodes are told to use; clients see it in CLUSTER NODES. 0 = the real one.",
     )
     .live(|l, v| l.cluster_announce_bus_port.put(v)),
+    Declaration::new(
+        "cluster-announce-bus-ip",
+        Kind::Text,
+        "",
+        "Address or name other nodes are told to use, where it differs from the clients' (NAT, \
+         Docker); empty = cluster-announce-ip.",
+    )
+    .check(check_host)
+    .live(|l, v| l.cluster_announce_bus_ip.put(v)),
     Declaration::new(
         "cluster-announce-hostname",
         Kind::Special(Special::Hostname),

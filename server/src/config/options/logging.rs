@@ -18,6 +18,20 @@ pub(super) const OPTIONS: &[Declaration] = &[
     Declaration::new("logfile", Kind::Text, "", "File to log to; empty = standard output.")
         .startup(),
     Declaration::new(
+        "metrics-port",
+        Kind::Integer { min: 0, max: 65535 },
+        "0",
+        "Port for Prometheus (GET /metrics) and health checks (GET /healthz); 0 = none.",
+    )
+    .startup(),
+    Declaration::new(
+        "metrics-bind",
+        Kind::Special(Special::Addresses),
+        "",
+        "Addresses to listen on for metrics, as in `bind`; none = those of `bind`.",
+    )
+    .startup(),
+    Declaration::new(
         "slowlog-log-slower-than",
         Kind::Integer { min: -1, max: i64::MAX },
         "10000",

@@ -126,7 +126,7 @@ fn slot_hold(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     match cx.enter(slot, Patience::Block, |_| node.edges.sleep(time))? {
         Some(()) => cx.reply.ok(),
         None => {
-            node.check_served(slot)?;
+            node.check_served(slot, &cx.client.shared)?;
             return Err(CommandError::Busy(slot));
         }
     }
@@ -151,7 +151,7 @@ fn with_key<R>(
 ) -> Result<R, CommandError> {
     let slot = slots::slot_of(key);
     let node = cx.node;
-    node.check_served(slot)?;
+    node.check_served(slot, &cx.client.shared)?;
     match cx.enter(slot, Patience::Block, |owned| f(owned, Key::new(key)))? {
         Some(result) => Ok(result),
         // It left between the two looks: the session asks again and gets the redirect.

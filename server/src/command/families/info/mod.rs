@@ -130,6 +130,6 @@ mod tests {
     fn resp3_gets_verbatim_text() {
         let mut node = TestNode::new(&[]);
         node.call(1, &[b"hello", b"3"]);
-        assert!(node.call(1, &[b"info", b"cluster"]).starts_with(b"=34\r\ntxt:# Cluster\r\n"));
+        assert!(node.call(1, &[b"info", b"cluster"]).starts_with(b"=60\r\ntxt:# Cluster\r\n"));
     }
 }

@@ -17,6 +17,8 @@ macro_rules! line {
 
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_S: u64 = 86_400;
+/// Clients refused most that are shown: the one to fix is among them, and the reply stays short.
+const STALE_CLIENTS_SHOWN: usize = 8;
 
 pub(super) fn server(text: &mut String, node: &NodeState, now: Now) {
     let up_s = now.mono_ns.saturating_sub(node.started.mono_ns) / SECOND_NS;
@@ -252,8 +254,21 @@ pub(super) fn errors(text: &mut String, node: &NodeState, _: Now) {
     }
 }
 
-pub(super) fn cluster(text: &mut String, _: &NodeState, _: Now) {
+/// The name stands last: it may hold commas.
+pub(super) fn cluster(text: &mut String, node: &NodeState, _: Now) {
     line!(text, "cluster_enabled:1");
+    line!(text, "cluster_stale_refusals:{}", node.stale.total());
+    for (at, client) in node.stale.clients().iter().take(STALE_CLIENTS_SHOWN).enumerate() {
+        line!(
+            text,
+            "cluster_stale_client_{at}:refusals={},host={},last_slot={},last_ms={},name={}",
+            client.refusals,
+            client.host,
+            client.last_slot,
+            client.last_ms,
+            client.name
+        );
+    }
 }
 
 /// The average TTL is not kept: 0, which Redis says too before it has sampled one.
