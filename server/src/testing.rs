@@ -2,12 +2,15 @@
 //!
 //! A script is text: `> words` is a request, the lines after it are the reply. `> 2: words` is
 //! sent by client 2. `@advance 100` moves both clocks by 100 ms; `@resume 2` lets blocked client
-//! 2 read its mailbox; `@letter 2 timeout` (or `error`) posts CLIENT UNBLOCK's letter to it;
+//! 2 read its mailbox; `@standing starting` (`seated`, `removed`) changes how the node stands to
+//! its table; `@letter 2 timeout` (or `error`) posts CLIENT UNBLOCK's letter to it;
 //! `@close 2` ends its connection. `UPDATE_EXPECT=1` rewrites the replies: read the diff.
 //!
 //! A reply is one line per element, nested ones indented: `OK` (simple), `"bulk"`, `(integer) 1`,
 //! `(error) ERR ...`, `(nil)`, `(nil array)`, `(array 2)`, `(map 1)`, `(set 1)`, `(double) 1.5`,
 //! `(true)`. `(blocked)` = no reply yet.
+
+pub mod fakes;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,10 +23,13 @@ use slots::{Addresses, ClusterId, Endpoint, NodeId, SlotRanges};
 
 use crate::command::client::ClientShared;
 use crate::command::mailbox::letter;
+use crate::command::waiting::Bell;
 use crate::command::{Client, Edges, MemoryUse, NodeState, Now, Topology};
 use crate::config::Config;
-use crate::control::FixedTable;
 use crate::control::fixed::{FoundingNode, TableSink};
+use crate::control::orders::Orders;
+use crate::control::seat::Standing;
+use crate::control::{FixedTable, TableLog};
 use crate::resp::Proto;
 use crate::session::{Session, Step, Worker};
 use crate::slot::room::Chores;
@@ -46,6 +52,11 @@ impl Edges for StillEdges {
     }
     fn sleep(&self, time: Duration) {
         self.now_ms.fetch_add(time.as_millis() as u64, Ordering::SeqCst);
+    }
+    fn wait(&self, bell: &Bell, time: Duration) {
+        if !bell.has_rung() {
+            self.sleep(time);
+        }
     }
     fn memory(&self) -> MemoryUse {
         MemoryUse { allocated: 1_000_000, active: 1_100_000, resident: 1_200_000, rss: 2_000_000 }
@@ -107,6 +118,18 @@ impl TestNode {
 
     /// A node-a (127.0.0.1:7001) that owns `ranges`, beside others `(port, ranges)`.
     pub fn owning(ranges: &str, others: &[(u16, &str)], options: &[&str]) -> TestNode {
+        let orders = |fixed: &Arc<FixedTable>| -> Box<dyn Orders> { Box::new(fixed.clone()) };
+        TestNode::built(ranges, others, options, orders, |fixed| Box::new(fixed))
+    }
+
+    /// The same with other orders, and another log in front of the fixed table.
+    pub fn built(
+        ranges: &str,
+        others: &[(u16, &str)],
+        options: &[&str],
+        orders: impl FnOnce(&Arc<FixedTable>) -> Box<dyn Orders>,
+        log: impl FnOnce(Arc<FixedTable>) -> Box<dyn TableLog>,
+    ) -> TestNode {
         let start = Config::from_args(options.iter().map(|o| o.to_string()), |path| {
             std::fs::read_to_string(path)
         })
@@ -120,9 +143,10 @@ impl TestNode {
         let node = Arc::new(NodeState::new(
             start.config,
             Rooms::new(Box::new(NoChores)),
-            Topology { table: fixed.table(), me },
+            Topology { table: fixed.table(), me, standing: Standing::Seated },
             Box::new(StillEdges { now_ms: now_ms.clone() }),
-            Box::new(fixed.clone()),
+            log(fixed.clone()),
+            orders(&fixed),
             "0123456789abcdef0123456789abcdef01234567".into(),
             start.file.as_ref().map(|file| file.display().to_string()),
         ));
@@ -378,6 +402,14 @@ pub fn play(node: &mut TestNode, script: &str) -> String {
         } else if let Some(ms) = line.strip_prefix("@advance ") {
             let _ = writeln!(played, "{line}");
             node.advance(ms.parse().expect("milliseconds"));
+        } else if let Some(standing) = line.strip_prefix("@standing ") {
+            let _ = writeln!(played, "{line}");
+            node.node.install_standing(match standing {
+                "starting" => Standing::Starting,
+                "seated" => Standing::Seated,
+                "removed" => Standing::Removed,
+                other => panic!("unknown standing {other:?}"),
+            });
         } else if let Some(number) = line.strip_prefix("@close ") {
             let _ = writeln!(played, "{line}");
             node.close(number.parse().expect("a client number"));

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::command::CommandError;
 use crate::command::client::Client;
 use crate::command::state::NodeState;
+use crate::command::waiting::Bell;
 use crate::config::Live;
 use crate::resp::Reply;
 use crate::slot::{Admit, Owned, Patience, Refused};
@@ -167,6 +168,8 @@ pub trait Edges: Send + Sync {
     fn run_long(&self, f: &mut dyn FnMut());
     /// Sleeps; only inside `run_long`.
     fn sleep(&self, time: Duration);
+    /// Waits until the bell rings, or for this time; only inside `run_long`.
+    fn wait(&self, bell: &Bell, time: Duration);
     /// Memory figures.
     fn memory(&self) -> MemoryUse;
     /// User and system CPU seconds of the process.

@@ -11,7 +11,7 @@ use crate::command::registry::Entry;
 use crate::command::{Group, registry};
 
 /// Headings of the groups, in the order of the manual.
-const GROUPS: [(Group, &str); 11] = [
+const GROUPS: [(Group, &str); 12] = [
     (Group::String, "Strings"),
     (Group::Bitmap, "Bitmaps"),
     (Group::Hash, "Hashes"),
@@ -20,6 +20,7 @@ const GROUPS: [(Group, &str); 11] = [
     (Group::SortedSet, "Sorted sets"),
     (Group::Generic, "Keys of any type"),
     (Group::Transactions, "Transactions"),
+    (Group::Scripting, "Scripts and functions"),
     (Group::Connection, "Connections"),
     (Group::Cluster, "Cluster"),
     (Group::Server, "Server"),
@@ -31,8 +32,8 @@ const INTRODUCTION: &str = "\
 Made from the command table (`command/families`); `UPDATE_EXPECT=1` rewrites this page.
 
 *arity* counts the words of a request with the command's own; a negative number says \"at least\".
-*since* is the Redis version that has the command first. *flags* are those of COMMAND INFO.
-Subcommands stand below their container. What a command does otherwise than in Redis is in the
+*since* is the Redis version that has the command first; of SLOTD it is the version of slotd. *flags*
+are those of COMMAND INFO. Subcommands stand below their container. What a command does otherwise than in Redis is in the
 chapter on differences; what this node answers is COMMAND DOCS.
 ";
 

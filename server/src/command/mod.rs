@@ -13,6 +13,7 @@ pub mod cx;
 mod docs;
 pub mod error;
 pub mod families;
+pub mod installed;
 pub mod keyspec;
 pub mod mailbox;
 pub mod promise;
@@ -22,6 +23,7 @@ pub mod slow_log;
 pub mod stale;
 pub mod state;
 pub mod stats;
+pub mod waiting;
 
 use crate::slot::{Keys, Owned};
 
@@ -30,9 +32,10 @@ pub use client::{Client, ClientShared, ReplyMode};
 pub use cx::{BlockOn, Cx, Edges, Flow, MemoryUse, NodeCx, Now, Rng, TimedBlock, TimeoutReply};
 pub use docs::docs;
 pub use error::CommandError;
+pub use installed::Topology;
 pub use keyspec::KeySpec;
 pub use registry::{CommandId, Registry, registry};
-pub use state::{NodeState, Topology};
+pub use state::NodeState;
 
 /// What a handler returns: the reply is written, or an error takes its place.
 pub type Outcome = Result<(), CommandError>;
@@ -120,6 +123,9 @@ pub mod flag {
     pub const WRITES_NODE: u32 = 1 << 16;
     /// ACL category `dangerous`.
     pub const DANGEROUS: u32 = 1 << 17;
+    /// Ours: goes on at a node without a seat although Redis refuses it while loading: a probe
+    /// asks whether the process lives.
+    pub const UNSEATED: u32 = 1 << 18;
 }
 
 /// Redis's command groups, as COMMAND DOCS names them.
@@ -134,6 +140,7 @@ pub enum Group {
     Hash,
     Bitmap,
     Transactions,
+    Scripting,
     Connection,
     Server,
     Cluster,
@@ -151,6 +158,7 @@ impl Group {
             Group::Hash => "hash",
             Group::Bitmap => "bitmap",
             Group::Transactions => "transactions",
+            Group::Scripting => "scripting",
             Group::Connection => "connection",
             Group::Server => "server",
             Group::Cluster => "cluster",
@@ -201,6 +209,11 @@ impl Command {
     pub fn writes(&self) -> bool {
         matches!(self.handler, Handler::Write(_) | Handler::Block(_))
             || self.flags & flag::WRITES_NODE != 0
+    }
+
+    /// May a node without a seat answer it?
+    pub fn needs_no_seat(&self) -> bool {
+        self.flags & (flag::LOADING | flag::STALE | flag::UNSEATED) != 0
     }
 
     /// Is `n` a legal number of words?

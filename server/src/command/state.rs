@@ -4,32 +4,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
-use slots::{NodeId, SlotId, SlotTable};
+use parking_lot::Mutex;
+use slots::{SlotId, SlotRanges};
 
 use crate::command::client::{ClientShared, client_flag};
 use crate::command::cx::{Edges, Now};
 use crate::command::families::cluster::TopologyReplies;
+use crate::command::installed::{Installed, Topology};
 use crate::command::mailbox::letter;
 use crate::command::promise::Promises;
 use crate::command::slow_log::SlowLog;
 use crate::command::stale::StaleCounts;
 use crate::command::stats::Stats;
+use crate::command::waiting::Waiting;
 use crate::command::{Args, Client, Command, CommandError, CommandId, flag, registry};
 use crate::config::Config;
 use crate::config::live::EndpointType;
 use crate::control::TableLog;
+use crate::control::orders::Orders;
 use crate::slot::{Admit, Op, Ownership, Patience, Refused, Rooms};
 use crate::store::limits::Limits;
-
-/// The table this node goes by, and who it is in it.
-#[derive(Clone)]
-pub struct Topology {
-    /// The table as of the last applied change.
-    pub table: Arc<SlotTable>,
-    /// This node.
-    pub me: NodeId,
-}
 
 /// Everything a node is made of, as far as commands go.
 pub struct NodeState {
@@ -37,7 +31,7 @@ pub struct NodeState {
     pub config: Arc<Config>,
     /// The keys.
     pub rooms: Rooms,
-    topology: RwLock<Topology>,
+    pub(super) installed: Installed,
     /// Connected clients.
     pub clients: Clients,
     /// Counters.
@@ -54,6 +48,13 @@ pub struct NodeState {
     pub edges: Box<dyn Edges>,
     /// Where table changes are proposed.
     pub table_log: Box<dyn TableLog>,
+    /// Who carries out orders that take more than one change, and how the cluster stands.
+    pub orders: Box<dyn Orders>,
+    /// Commands that wait for the cluster.
+    pub waiting: Waiting,
+    /// Slots that were sealed to be taken away, when it is not known whether they were: only an
+    /// answer of the table opens them.
+    pub unsure_seals: Mutex<SlotRanges>,
     /// 40 hex digits, new at each start.
     pub run_id: String,
     /// Both clocks at start.
@@ -64,9 +65,7 @@ pub struct NodeState {
     pub peak_memory: AtomicU64,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
-    /// Some slot has no owner.
-    uncovered: AtomicBool,
-    /// The last replies to CLUSTER SLOTS and CLUSTER NODES.
+    /// The last replies to CLUSTER SLOTS, SHARDS and NODES.
     pub topology_replies: TopologyReplies,
     /// Path of the configuration file, if one was given.
     pub config_file: Option<String>,
@@ -91,6 +90,7 @@ impl NodeState {
         topology: Topology,
         edges: Box<dyn Edges>,
         table_log: Box<dyn TableLog>,
+        orders: Box<dyn Orders>,
         run_id: String,
         config_file: Option<String>,
     ) -> NodeState {
@@ -98,7 +98,7 @@ impl NodeState {
         let node = NodeState {
             config,
             rooms,
-            topology: RwLock::new(topology.clone()),
+            installed: Installed::new(topology),
             clients: Clients::default(),
             stats: Stats::default(),
             pause: Pause::default(),
@@ -107,60 +107,28 @@ impl NodeState {
             stale: StaleCounts::default(),
             edges,
             table_log,
+            orders,
+            waiting: Waiting::default(),
+            unsure_seals: Mutex::default(),
             run_id,
             started,
             over_maxmemory: AtomicBool::new(false),
             peak_memory: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
-            uncovered: AtomicBool::new(false),
             topology_replies: TopologyReplies::default(),
             config_file,
             startup_memory,
             before_reset: BeforeReset::default(),
         };
-        node.install(topology.table);
+        node.change_topology(|_| {});
         node
-    }
-
-    /// The table in force and this node's id in it.
-    pub fn topology(&self) -> Topology {
-        self.topology.read().clone()
-    }
-
-    /// Installs a newer table: the answers of CLUSTER first, then the admission words, so that
-    /// no MOVED names what CLUSTER SLOTS does not say yet. Never waits for a room.
-    pub fn install(&self, table: Arc<SlotTable>) {
-        let me = {
-            let mut topology = self.topology.write();
-            topology.table = table.clone();
-            topology.me
-        };
-        let mut uncovered = false;
-        for slot in SlotId::all() {
-            let row = table.slot(slot);
-            let ownership = match row.owner() {
-                None => Ownership::Unassigned,
-                Some(owner) if owner == me => Ownership::Owned,
-                Some(_) => Ownership::Foreign,
-            };
-            uncovered |= ownership == Ownership::Unassigned;
-            let installed = (ownership, row.epoch());
-            let now = self.rooms.ownership(slot);
-            // A seal is this node's own doing: a table that says the same as before about the
-            // slot does not break it.
-            let is_sealed =
-                ownership == Ownership::Owned && now == (Ownership::Sealed, row.epoch());
-            if now != installed && !is_sealed {
-                self.rooms.install(slot, ownership, row.epoch());
-            }
-        }
-        self.uncovered.store(uncovered, Ordering::Relaxed);
     }
 
     /// Are all keys refused because a slot has no owner (`cluster-require-full-coverage`)?
     #[inline]
     pub fn is_down(&self) -> bool {
-        self.uncovered.load(Ordering::Relaxed)
+        self.installed.is_uncovered()
+            && self.is_seated()
             && self.config.live().cluster_require_full_coverage.load()
     }
 
@@ -188,6 +156,9 @@ impl NodeState {
     /// counted here.
     #[cold]
     pub fn refusal(&self, slot: SlotId, refused: Refused, who: &ClientShared) -> CommandError {
+        if !self.is_seated() {
+            return self.no_seat();
+        }
         match refused {
             Refused::Moved => self.moved(slot, who),
             Refused::Unserved => CommandError::Static(slots::redirect::CLUSTERDOWN_UNBOUND),
@@ -199,6 +170,11 @@ impl NodeState {
     fn moved(&self, slot: SlotId, who: &ClientShared) -> CommandError {
         self.stats.moved.fetch_add(1, Ordering::Relaxed);
         self.stale.note(slot, who, self.edges.now());
+        self.redirect(slot)
+    }
+
+    /// The answer for another node's slot, as a text: nobody is counted as refused.
+    pub fn redirect(&self, slot: SlotId) -> CommandError {
         let topology = self.topology();
         let owner = topology.table.slot(slot).owner().and_then(|id| topology.table.node(id));
         match owner {

@@ -13,6 +13,7 @@ use slots::{
     SlotRanges, SlotTable, StoreId, TableChange, TableVersion,
 };
 
+use crate::control::orders::{Order, OrderError, Ordered, Orders, PeerView, View};
 use crate::control::{ProposeError, Proposed, TableLog};
 
 /// Told of every new version of the table.
@@ -39,7 +40,7 @@ pub struct FixedTable {
     table: Mutex<SlotTable>,
     cluster: ClusterId,
     me: Proposer,
-    shared: bool,
+    others: Vec<NodeId>,
     sink: OnceLock<Weak<dyn TableSink>>,
 }
 
@@ -83,9 +84,9 @@ impl FixedTable {
         if !nodes.iter().any(|n| n.id == me) {
             return Err(format!("the table has no node {me}"));
         }
-        let shared = nodes.len() > 1;
+        let others = nodes.iter().map(|n| n.id).filter(|id| *id != me).collect();
         let sink = OnceLock::new();
-        Ok(FixedTable { table: Mutex::new(table), cluster, me: by, shared, sink })
+        Ok(FixedTable { table: Mutex::new(table), cluster, me: by, others, sink })
     }
 
     /// The table as it stands.
@@ -121,7 +122,7 @@ fn first_bytes<const N: usize>(id: NodeId) -> [u8; N] {
 
 impl TableLog for Arc<FixedTable> {
     fn propose(&self, change: TableChange, _actor: &str, done: Proposed) {
-        if self.shared {
+        if !self.others.is_empty() {
             return done(Err(ProposeError::Fixed));
         }
         let verdicts = {
@@ -136,5 +137,33 @@ impl TableLog for Arc<FixedTable> {
             verdicts
         };
         done(Ok(verdicts));
+    }
+}
+
+/// No node comes or goes, and the others are taken to be there.
+impl Orders for Arc<FixedTable> {
+    fn order(&self, _: Order, _: &str, done: Ordered) {
+        let text = "the slot table was fixed at the start: nodes can neither join nor leave it";
+        done(Err(OrderError::Refused(text.to_owned())));
+    }
+
+    fn view(&self) -> View {
+        let me = self.me.node;
+        let others = self.others.iter().map(|node| PeerView {
+            node: *node,
+            connected: true,
+            silent_ns: None,
+            round_trip_ns: None,
+            table_version: None,
+            server_version: None,
+            keys: None,
+        });
+        View {
+            leader: Some(me),
+            has_quorum: true,
+            voters: vec![me],
+            peers: others.collect(),
+            ..View::default()
+        }
     }
 }

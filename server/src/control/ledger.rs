@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use slots::{NodeId, Proposal, SlotTable, TableVersion, Verdicts};
 
@@ -92,6 +93,30 @@ impl Ledger {
     /// voters): the table's version follows the log's index.
     pub fn skip(&mut self, version: TableVersion) {
         Arc::make_mut(&mut self.table).advance(version);
+    }
+}
+
+/// Where the history of the table is read.
+pub trait History: Send + Sync {
+    /// The newest records, the newest first; `count` at most.
+    fn newest(&self, count: usize) -> Vec<Record>;
+}
+
+impl History for Ledger {
+    fn newest(&self, count: usize) -> Vec<Record> {
+        self.history.iter().rev().take(count).cloned().collect()
+    }
+}
+
+impl History for Mutex<Ledger> {
+    fn newest(&self, count: usize) -> Vec<Record> {
+        self.lock().newest(count)
+    }
+}
+
+impl History for RwLock<Ledger> {
+    fn newest(&self, count: usize) -> Vec<Record> {
+        self.read().newest(count)
     }
 }
 

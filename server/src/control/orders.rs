@@ -108,10 +108,23 @@ pub struct PeerView {
     pub keys: Option<u64>,
 }
 
+/// Messages on the links to other nodes since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames received.
+    pub received: u64,
+}
+
 /// The cluster behind a node.
 pub trait Orders: Send + Sync {
     /// Carries out an order for `actor`; tells `done` at the end. Never blocks.
     fn order(&self, order: Order, actor: &str, done: Ordered);
     /// How things stand.
     fn view(&self) -> View;
+    /// What went over the links; nothing where there are none.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
 }

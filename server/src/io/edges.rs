@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use slots::SlotId;
 use tokio::sync::Notify;
 
+use crate::command::waiting::Bell;
 use crate::command::{Edges, MemoryUse, Now};
 use crate::io::clock;
 use crate::slot::room::Chores;
@@ -43,6 +44,10 @@ impl Edges for RealEdges {
     #[allow(clippy::disallowed_methods, reason = "only under run_long: DEBUG's test hooks")]
     fn sleep(&self, time: Duration) {
         std::thread::sleep(time);
+    }
+
+    fn wait(&self, bell: &Bell, time: Duration) {
+        bell.wait_for(time);
     }
 
     fn memory(&self) -> MemoryUse {

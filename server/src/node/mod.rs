@@ -12,6 +12,7 @@ use crate::announce::OwnAddress;
 use crate::command::{NodeState, Topology};
 use crate::config::{Applied, Start};
 use crate::control::fixed::{FoundingNode, TableSink};
+use crate::control::seat::Standing;
 use crate::control::{FixedTable, ProposeError};
 use crate::io::edges::{RealChores, RealEdges};
 use crate::io::expiry::ExpiryTask;
@@ -75,8 +76,9 @@ fn build(start: &Start, stop: Arc<Notify>) -> io::Result<Arc<NodeState>> {
     let node = Arc::new(NodeState::new(
         start.config.clone(),
         rooms,
-        Topology { table: fixed.table(), me },
+        Topology { table: fixed.table(), me, standing: Standing::Seated },
         Box::new(RealEdges { stop, freeing }),
+        Box::new(fixed.clone()),
         Box::new(fixed.clone()),
         run_id,
         start.file.as_ref().map(|f| f.display().to_string()),

@@ -213,13 +213,14 @@ impl Session {
     }
 
     /// The one slot of a request's keys, checked against the table so that a refusal comes
-    /// before anything else happens. `Ok(None)` = no keys.
+    /// before anything else happens; a node without a seat refuses more. `Ok(None)` = no keys.
     pub(super) fn slot_for(
         &self,
         command: &Command,
         args: &Args<'_>,
         node: &NodeState,
     ) -> Result<Option<SlotId>, CommandError> {
+        node.check_seat(command)?;
         let Some(keys) = command.keys.find(args) else { return Ok(None) };
         let mut slots = keys.iter().map(|i| slots::slot_of(args.at(*i)));
         let Some(first) = slots.next() else { return Ok(None) };

@@ -6,7 +6,7 @@
 use crate::command::families::client::check_name;
 use crate::command::families::info::REDIS_VERSION;
 use crate::command::flag::{
-    ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE, WRITES_NODE,
+    ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE, UNSEATED, WRITES_NODE,
 };
 use crate::command::{
     Args, Client, Command, CommandError, Group, Handler, NodeCx, NodeState, Outcome,
@@ -23,7 +23,7 @@ pub const COMMANDS: &[Command] = &[
         name: "ping",
         arity: -1,
         handler: Handler::Node(ping),
-        flags: FAST,
+        flags: FAST | UNSEATED,
         summary: "Returns the server's liveliness response.",
         ..BASE
     },

@@ -13,6 +13,7 @@ pub mod debug;
 pub mod draw;
 pub mod expire;
 pub mod expiry_time;
+pub mod function;
 pub mod hash;
 pub mod help;
 pub mod info;
@@ -24,6 +25,7 @@ pub mod number;
 pub mod scan;
 pub mod session_verbs;
 pub mod set;
+pub mod slotd;
 pub mod slowlog;
 pub mod string;
 pub mod timeout;
@@ -39,6 +41,8 @@ pub const FAMILIES: &[&[Command]] = &[
     session_verbs::COMMANDS,
     client::COMMANDS,
     cluster::COMMANDS,
+    slotd::COMMANDS,
+    function::COMMANDS,
     config_cmd::COMMANDS,
     command_cmd::COMMANDS,
     info::COMMANDS,

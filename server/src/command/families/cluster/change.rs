@@ -3,10 +3,9 @@
 //! Invariant: no key is lost. A slot is taken away only after it was sealed and found empty
 //! under its lock, so no write comes in between; what is sealed for nothing is opened again.
 
-use parking_lot::Mutex;
 use slots::{LossConsent, SLOTS, SlotId, SlotRange, SlotRanges, SlotTable, TableChange, Verdicts};
-use std::sync::Arc;
 
+use crate::command::waiting::propose;
 use crate::command::{Args, CommandError, NodeCx, NodeState, Outcome};
 use crate::control::ProposeError;
 use crate::slot::{Op, Owned, Ownership, Patience};
@@ -121,7 +120,7 @@ impl<'t> Named<'t> {
     }
 }
 
-fn parse_slot(word: &[u8]) -> Result<SlotId, CommandError> {
+pub(super) fn parse_slot(word: &[u8]) -> Result<SlotId, CommandError> {
     let number = parse_i64(word).and_then(|n| u16::try_from(n).ok());
     let refusal = CommandError::Static("ERR Invalid or out of range slot");
     number.and_then(SlotId::new).ok_or(refusal)
@@ -130,24 +129,21 @@ fn parse_slot(word: &[u8]) -> Result<SlotId, CommandError> {
 fn assign(cx: &mut NodeCx<'_>, slots: SlotRanges) -> Outcome {
     let topology = cx.node.topology();
     let seen = topology.table.version();
-    judge(propose(cx.node, TableChange::AssignSlots { slots, to: topology.me, seen }))?;
+    judge(propose(cx, TableChange::AssignSlots { slots, to: topology.me, seen })?)?;
     cx.reply.ok();
     Ok(())
 }
 
 fn unassign(cx: &mut NodeCx<'_>, slots: SlotRanges) -> Outcome {
-    let mut seals = Seals { node: cx.node, sealed: Vec::new() };
+    let mut seals = Seals { node: cx.node, sealed: Vec::new(), unsure: Vec::new() };
     for slot in slots.iter() {
         seals.seal(cx, slot)?;
     }
     // Read after the last seal: a slot that changes after this refuses.
     let seen = cx.node.topology().table.version();
     let consent = LossConsent::NotGiven;
-    let outcome = propose(cx.node, TableChange::UnassignSlots { slots, seen, consent });
-    if matches!(outcome, Err(ProposeError::Unknown)) {
-        // It may be committed yet: only the table can open these slots again.
-        seals.sealed.clear();
-    }
+    let outcome = propose(cx, TableChange::UnassignSlots { slots, seen, consent })?;
+    seals.note(&outcome);
     judge(outcome)?;
     cx.reply.ok();
     Ok(())
@@ -158,12 +154,18 @@ fn unassign(cx: &mut NodeCx<'_>, slots: SlotRanges) -> Outcome {
 struct Seals<'n> {
     node: &'n NodeState,
     sealed: Vec<SlotId>,
+    /// Closed by a command before whose outcome was not known: only an answer opens them.
+    unsure: Vec<SlotId>,
 }
 
 impl Seals<'_> {
     /// Closes an empty slot of this node.
     fn seal(&mut self, cx: &mut NodeCx<'_>, slot: SlotId) -> Outcome {
         let node = self.node;
+        if self.is_left_sealed(slot) {
+            self.unsure.push(slot);
+            return Ok(());
+        }
         let sealed = cx.enter(slot, Patience::Spin, |owned| {
             let is_empty = empties(owned);
             if is_empty {
@@ -183,11 +185,32 @@ impl Seals<'_> {
             None => Err(CommandError::err(format_args!("Slot {slot} is not this node's"))),
         }
     }
+
+    /// Was it sealed by a command before, and has the table said nothing of it since?
+    fn is_left_sealed(&self, slot: SlotId) -> bool {
+        let is_sealed = self.node.rooms.ownership(slot).0 == Ownership::Sealed;
+        is_sealed && self.node.unsure_seals.lock().contains(slot)
+    }
+
+    /// The table has answered, or not.
+    fn note(&mut self, outcome: &Result<Verdicts, ProposeError>) {
+        let mut left = self.node.unsure_seals.lock();
+        let ours = self.sealed.iter().chain(&self.unsure).copied().collect();
+        match outcome {
+            // It may be committed yet, now or by a proposal before.
+            Err(ProposeError::Unknown) => {
+                left.extend(self.sealed.drain(..));
+                self.unsure.clear();
+            }
+            Err(_) => self.unsure.clear(),
+            Ok(_) => *left = left.without(&ours),
+        }
+    }
 }
 
 impl Drop for Seals<'_> {
     fn drop(&mut self) {
-        for slot in self.sealed.drain(..) {
+        for slot in self.sealed.drain(..).chain(self.unsure.drain(..)) {
             if let (Ownership::Sealed, epoch) = self.node.rooms.ownership(slot) {
                 self.node.rooms.install(slot, Ownership::Owned, epoch);
             }
@@ -211,16 +234,6 @@ fn empties(owned: &mut Owned<'_>) -> bool {
     !is_live
 }
 
-/// Proposes a change. The log of this version decides before it returns; one that does not
-/// leaves the outcome unknown.
-fn propose(node: &NodeState, change: TableChange) -> Result<Verdicts, ProposeError> {
-    let outcome = Arc::new(Mutex::new(Err(ProposeError::Unknown)));
-    let told = outcome.clone();
-    node.table_log.propose(change, "a client", Box::new(move |result| *told.lock() = result));
-    let outcome = outcome.lock();
-    outcome.clone()
-}
-
 fn judge(outcome: Result<Verdicts, ProposeError>) -> Outcome {
     let verdicts = outcome.map_err(|error| {
         CommandError::Static(match error {
@@ -230,7 +243,8 @@ fn judge(outcome: Result<Verdicts, ProposeError>) -> Outcome {
             }
             ProposeError::NoQuorum => "CLUSTERDOWN no quorum: the change was not made",
             ProposeError::Unknown => {
-                "ERR it is not known whether the change was committed: look at CLUSTER SLOTS"
+                "ERR it is not known whether the change was made: look at CLUSTER SLOTS, and give \
+                 the command again if it was not"
             }
         })
     })?;

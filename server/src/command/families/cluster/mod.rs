@@ -1,18 +1,21 @@
-//! CLUSTER: what clients and operators ask of the slot table, and the few changes of it that one
-//! node may make alone.
+//! CLUSTER: what clients and operators ask of the slot table, and how they change it and who is
+//! in it.
 //!
 //! Not the table (crate `slots`) nor its log (`control`). Invariant: every answer is made of
 //! `NodeState::topology`, the version that MOVED names owners from.
 
 mod change;
+mod kept;
 mod keys;
+pub mod links;
+mod orders;
 mod topology;
 
 use crate::command::families::help;
 use crate::command::flag::{ADMIN, LOADING, LONG, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
-use crate::command::{Args, Command, CommandError, Group, Handler, NodeCx, NodeFn, Outcome};
+use crate::command::{Args, Command, Group, Handler, NodeCx, Outcome};
 
-pub use topology::TopologyReplies;
+pub use kept::TopologyReplies;
 
 /// CLUSTER.
 pub const COMMANDS: &[Command] = &[Command {
@@ -30,15 +33,12 @@ pub const COMMANDS: &[Command] = &[Command {
 /// A question.
 const ASK: Command =
     Command { flags: STALE, group: Group::Cluster, since: "3.0.0", ..Command::BASE };
-/// A change of the table, or what Redis takes for one. Slots are not taken away within a
-/// transaction: its other commands hold a lock of theirs.
-const CHANGE: Command = Command { flags: NO_ASYNC_LOADING | ADMIN | STALE | NO_MULTI, ..ASK };
-/// What needs a log that all nodes share.
-const REFUSED: Command = Command {
-    handler: Handler::Node(refuse as NodeFn),
-    flags: NO_ASYNC_LOADING | ADMIN | STALE,
-    ..ASK
-};
+/// A change that the cluster agrees on, which takes its time. Not within a transaction: its other
+/// commands hold a lock of theirs.
+const CHANGE: Command =
+    Command { flags: NO_ASYNC_LOADING | ADMIN | STALE | NO_MULTI | LONG, ..ASK };
+/// What Redis takes for a change and is answered at once here.
+const VERB: Command = Command { flags: NO_ASYNC_LOADING | ADMIN | STALE, ..ASK };
 
 const SUBCOMMANDS: &[Command] = &[
     Command {
@@ -62,8 +62,9 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "bumpepoch",
         arity: 2,
+        handler: Handler::Node(orders::bump_epoch),
         summary: "Advances the cluster config epoch.",
-        ..REFUSED
+        ..VERB
     },
     Command {
         name: "count-failure-reports",
@@ -102,8 +103,9 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "failover",
         arity: -2,
+        handler: Handler::Node(orders::fail_over),
         summary: "Forces a replica to perform a manual failover of its master.",
-        ..REFUSED
+        ..VERB
     },
     Command {
         name: "flushslots",
@@ -117,8 +119,9 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "forget",
         arity: 3,
+        handler: Handler::Node(orders::forget),
         summary: "Removes a node from the nodes table.",
-        ..REFUSED
+        ..CHANGE
     },
     Command {
         name: "getkeysinslot",
@@ -156,7 +159,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "links",
         arity: 2,
-        handler: Handler::Node(topology::links),
+        handler: Handler::Node(links::links),
         since: "7.0.0",
         summary: "Returns a list of all TCP links to and from peer nodes.",
         complexity: "O(N) where N is the total number of Cluster nodes",
@@ -165,8 +168,9 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "meet",
         arity: -4,
+        handler: Handler::Node(orders::meet),
         summary: "Forces a node to handshake with another node.",
-        ..REFUSED
+        ..CHANGE
     },
     Command {
         name: "myid",
@@ -204,29 +208,39 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "replicate",
         arity: 3,
+        handler: Handler::Node(orders::replicate),
         summary: "Configure a node as replica of a master node.",
-        ..REFUSED
+        ..VERB
     },
     Command {
         name: "reset",
         arity: -2,
-        flags: ADMIN | STALE | NOSCRIPT,
+        handler: Handler::Node(orders::reset),
+        flags: ADMIN | STALE | NOSCRIPT | NO_MULTI | LONG,
         summary: "Resets a node.",
-        ..REFUSED
+        ..ASK
     },
     Command {
         name: "saveconfig",
         arity: 2,
+        handler: Handler::Node(orders::save_config),
         summary: "Forces a node to save the cluster configuration to disk.",
-        ..REFUSED
+        ..VERB
     },
     Command {
         name: "set-config-epoch",
         arity: 3,
+        handler: Handler::Node(orders::set_config_epoch),
         summary: "Sets the configuration epoch for a new node.",
-        ..REFUSED
+        ..VERB
     },
-    Command { name: "setslot", arity: -4, summary: "Binds a hash slot to a node.", ..REFUSED },
+    Command {
+        name: "setslot",
+        arity: -4,
+        handler: Handler::Node(orders::set_slot),
+        summary: "Binds a hash slot to a node.",
+        ..VERB
+    },
     Command {
         name: "shards",
         arity: 2,
@@ -257,16 +271,6 @@ const SUBCOMMANDS: &[Command] = &[
     },
 ];
 
-/// Node-local epochs, gossip and hand-made states of slots are not how this table changes: an
-/// operator's first step is refused, before anything is half done.
-fn refuse(_: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
-    let word = String::from_utf8_lossy(args.at(1)).to_ascii_uppercase();
-    Err(CommandError::err(format_args!(
-        "CLUSTER {word} is not supported yet: nodes of this version have no way to agree on \
-         changes of the slot table"
-    )))
-}
-
 fn print_help(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
     help::write(&mut cx.reply, "CLUSTER", HELP);
     Ok(())
@@ -277,6 +281,8 @@ const HELP: &[&str] = &[
     "    Give this node slots that nobody owns.",
     "ADDSLOTSRANGE <start slot> <end slot> [<start slot> <end slot> ...]",
     "    Give this node slots that nobody owns, by ranges.",
+    "BUMPEPOCH",
+    "    Answer with the node's epoch: epochs are versions of the slot table.",
     "COUNT-FAILURE-REPORTS <node-id>",
     "    Return number of failure reports for <node-id>.",
     "COUNTKEYSINSLOT <slot>",
@@ -285,6 +291,10 @@ const HELP: &[&str] = &[
     "    Take slots away from this node; they must be empty.",
     "DELSLOTSRANGE <start slot> <end slot> [<start slot> <end slot> ...]",
     "    Take slots away from this node, by ranges; they must be empty.",
+    "FAILOVER [FORCE|TAKEOVER]",
+    "    Refused: every node is a master.",
+    "FORGET <node-id>",
+    "    Remove a node that owns no slot from the cluster.",
     "GETKEYSINSLOT <slot> <count>",
     "    Return key names stored by current node in a slot.",
     "FLUSHSLOTS",
@@ -295,6 +305,8 @@ const HELP: &[&str] = &[
     "    Return the hash slot for <key>.",
     "LINKS",
     "    Return information about all network links between this node and its peers.",
+    "MEET <ip> <port> [<bus-port>]",
+    "    Make one cluster of this node's and another node's.",
     "MYID",
     "    Return the node id.",
     "MYSHARDID",
@@ -305,6 +317,16 @@ const HELP: &[&str] = &[
      <slot> ...",
     "REPLICAS <node-id>",
     "    Return <node-id> replicas.",
+    "REPLICATE <node-id>",
+    "    Refused: no node follows another yet.",
+    "RESET [HARD|SOFT]",
+    "    Make this node, which must be empty, a cluster of its own (default: soft).",
+    "SAVECONFIG",
+    "    Answer OK: what was agreed on is saved.",
+    "SET-CONFIG-EPOCH <epoch>",
+    "    Answer OK on a node that is alone: epochs are versions of the slot table.",
+    "SETSLOT <slot> (IMPORTING <node-id>|MIGRATING <node-id>|STABLE|NODE <node-id>)",
+    "    Refused, but STABLE: slots move whole.",
     "SHARDS",
     "    Return information about slot range mappings and the nodes associated with them.",
     "SLOTS",
@@ -313,73 +335,4 @@ const HELP: &[&str] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    use slots::{Addresses, Endpoint, TableChange};
-
-    use crate::testing::{TestNode, play_file, run_script};
-
-    /// A node that owns a hole-ridden first third, beside two others.
-    fn among_others(options: &[&str]) -> TestNode {
-        TestNode::owning(
-            "0-448,450-5460",
-            &[(7002, "5461-10922"), (7003, "449,10923-16383")],
-            options,
-        )
-    }
-
-    #[test]
-    fn a_node_alone_answers_for_all_slots() {
-        run_script("cluster/cluster.alone.txt");
-    }
-
-    #[test]
-    fn moved_and_the_topology_replies_name_the_same_owner() {
-        play_file(&mut among_others(&[]), "cluster/cluster.others.txt");
-    }
-
-    #[test]
-    fn a_shared_table_is_not_changed_by_one_node() {
-        play_file(&mut among_others(&[]), "cluster/cluster.shared.txt");
-    }
-
-    #[test]
-    fn slots_without_an_owner_are_refused_and_so_is_all_under_full_coverage() {
-        let mut node = TestNode::owning("", &[], &["--cluster-enabled", "yes"]);
-        play_file(&mut node, "cluster/cluster.coverage.txt");
-    }
-
-    #[test]
-    fn slots_are_added_and_taken_away_with_the_errors_of_redis() {
-        let mut node = TestNode::owning("", &[], &["--cluster-enabled", "yes"]);
-        play_file(&mut node, "cluster/cluster.slots.txt");
-    }
-
-    #[test]
-    fn hosts_are_told_by_the_preferred_kind() {
-        play_file(&mut among_others(&[]), "cluster/cluster.endpoints.txt");
-    }
-
-    #[test]
-    fn keys_of_a_slot_are_counted_and_listed_where_it_is_served() {
-        play_file(&mut among_others(&[]), "cluster/cluster.keys.txt");
-    }
-
-    #[test]
-    fn an_announced_address_is_used_everywhere_and_a_hostname_beside_it() {
-        let mut node = TestNode::new(&[]);
-        // The reply that is kept must not outlive the change.
-        node.call(1, &[b"CLUSTER", b"SLOTS"]);
-        node.call(1, &[b"CLUSTER", b"NODES"]);
-        let addresses = Addresses {
-            client: Endpoint::new("10.9.8.7", 7777),
-            bus: Endpoint::new("10.9.8.7", 17_777),
-            hostname: Some("a.example".into()),
-        };
-        let change = TableChange::SetAddress { node: node.node.topology().me, addresses };
-        let check = |verdicts: Result<slots::Verdicts, _>| {
-            assert_eq!(verdicts.map(|verdicts| verdicts.all()), Ok(Ok(())));
-        };
-        node.node.table_log.propose(change, "itself", Box::new(check));
-        play_file(&mut node, "cluster/cluster.hostname.txt");
-    }
-}
+mod tests;

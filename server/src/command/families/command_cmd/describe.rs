@@ -111,6 +111,7 @@ pub(super) fn categories(id: CommandId) -> Vec<&'static str> {
         Group::Hash => Some("hash"),
         Group::Bitmap => Some("bitmap"),
         Group::Transactions => Some("transaction"),
+        Group::Scripting => Some("scripting"),
         Group::Connection => Some("connection"),
         Group::Server if READS_ALL_KEYS.contains(&top) => Some("keyspace"),
         Group::Server if ["flushall", "flushdb", "swapdb"].contains(&top) => Some("keyspace"),

@@ -55,7 +55,8 @@ pub(super) fn clients(text: &mut String, node: &NodeState, _: Now) {
         all.iter().map(|c| f(c)).max().unwrap_or(0)
     };
     line!(text, "connected_clients:{}", all.len());
-    line!(text, "cluster_connections:0");
+    let links = node.orders.view().peers.iter().filter(|peer| peer.connected).count();
+    line!(text, "cluster_connections:{links}");
     line!(text, "maxclients:{}", node.config.live().maxclients.load());
     line!(text, "client_recent_max_input_buffer:{}", most(&|c| load(&c.input_bytes)));
     line!(text, "client_recent_max_output_buffer:{}", most(&|c| load(&c.output_bytes)));

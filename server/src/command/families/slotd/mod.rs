@@ -1,0 +1,169 @@
+//! SLOTD: what operators' tools ask of a node and order it to do, in JSON (`slots::admin`).
+//!
+//! Not for clients of keys. Invariant: a refusal says why and what to do next, and its first word
+//! says who acts: ERR the words are wrong, REFUSED not as things stand, NOQUORUM nobody decided,
+//! UNKNOWN it may have been done.
+
+mod change;
+mod status;
+
+use serde::Serialize;
+use slots::{NodeId, NodeRow};
+
+use crate::command::families::help;
+use crate::command::flag::{ADMIN, LOADING, LONG, NO_MULTI, NOSCRIPT, STALE};
+use crate::command::{Args, Command, CommandError, Group, Handler, NodeCx, Outcome, Topology};
+
+/// SLOTD.
+pub const COMMANDS: &[Command] = &[Command {
+    name: "slotd",
+    arity: -2,
+    subcommands: SUBCOMMANDS,
+    summary: "A container for the commands of slotctl.",
+    complexity: "Depends on subcommand.",
+    ..ASK
+}];
+
+/// A question.
+const ASK: Command = Command {
+    flags: ADMIN | LOADING | STALE,
+    group: Group::Cluster,
+    since: "0.2.0",
+    ..Command::BASE
+};
+/// What the cluster has to agree on.
+const ORDER: Command =
+    Command { flags: ADMIN | LOADING | STALE | NOSCRIPT | NO_MULTI | LONG, ..ASK };
+
+const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "assign",
+        arity: 6,
+        handler: Handler::Node(change::assign),
+        summary: "Gives a node slots that nobody owns.",
+        complexity: "O(N) where N is the number of slots",
+        ..ORDER
+    },
+    Command {
+        name: "explain",
+        arity: 3,
+        handler: Handler::Node(status::explain),
+        summary: "Returns where a key belongs and what this node answers for it.",
+        complexity: "O(N) where N is the number of bytes in the key",
+        ..ASK
+    },
+    Command {
+        name: "help",
+        arity: 2,
+        handler: Handler::Node(print_help),
+        flags: LOADING | STALE,
+        summary: "Returns helpful text about the different subcommands.",
+        ..ASK
+    },
+    Command {
+        name: "history",
+        arity: -2,
+        handler: Handler::Node(status::history),
+        summary: "Returns who changed the slot table when, the newest first.",
+        complexity: "O(N) where N is the number of records",
+        ..ASK
+    },
+    Command {
+        name: "node",
+        arity: -4,
+        handler: Handler::Node(change::node),
+        summary: "Changes the nodes of the cluster.",
+        complexity: "Depends on the verb.",
+        ..ORDER
+    },
+    Command {
+        name: "recover",
+        arity: 3,
+        handler: Handler::Node(change::recover),
+        summary: "Makes this node and what it knows a new generation of a cluster whose majority \
+                  is lost.",
+        ..ORDER
+    },
+    Command {
+        name: "slots",
+        arity: 2,
+        handler: Handler::Node(status::slots),
+        summary: "Returns the rows of the slot table.",
+        complexity: "O(N) where N is the number of slots",
+        ..ASK
+    },
+    Command {
+        name: "status",
+        arity: 2,
+        handler: Handler::Node(status::status),
+        summary: "Returns the cluster as this node sees it.",
+        complexity: "O(N) where N is the number of nodes",
+        ..ASK
+    },
+];
+
+fn reply_json(cx: &mut NodeCx<'_>, value: &impl Serialize) -> Outcome {
+    let json = serde_json::to_vec(value).map_err(|error| {
+        CommandError::err(format_args!("the reply cannot be written as JSON: {error}"))
+    })?;
+    cx.reply.bulk(&json);
+    Ok(())
+}
+
+/// A node named by id or name. An id may be a tombstone's.
+fn named_node<'t>(topology: &'t Topology, word: &[u8]) -> Result<&'t NodeRow, CommandError> {
+    let text = text(word);
+    let row = match text.parse::<NodeId>() {
+        Ok(id) => topology.table.node(id),
+        Err(_) => topology.table.node_named(&text),
+    };
+    row.ok_or_else(|| {
+        CommandError::err(format_args!(
+            "no node '{text}' in the cluster: SLOTD STATUS lists ids and names"
+        ))
+    })
+}
+
+/// A word, as a text to look up or to show.
+fn text(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+fn print_help(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
+    help::write(&mut cx.reply, "SLOTD", HELP);
+    Ok(())
+}
+
+const HELP: &[&str] = &[
+    "ASSIGN <ranges> <node> SEEN <table-version>",
+    "    Give <node> slots that nobody owns, as seen at that version.",
+    "EXPLAIN <key>",
+    "    Return hash tag, slot and row of <key>, and what this node answers for it.",
+    "HISTORY [COUNT <n>]",
+    "    Return who changed the slot table when, the newest first (default: 100).",
+    "NODE ADD <host>:<port>[@<bus-port>]",
+    "    Make one cluster of this node's and that node's.",
+    "NODE REMOVE <node>",
+    "    Remove a node that owns no slot; its vote moves first.",
+    "NODE RENAME <node> <name>",
+    "    Give a node another name.",
+    "NODE LABEL <node> <key> [<value>]",
+    "    Set a label of a node, or take it away.",
+    "NODE DRAIN|UNDRAIN <node>",
+    "    Give a node nothing new, or something again.",
+    "NODE WEIGHT <node> <weight>",
+    "    Change a node's share of the slots (100 is usual).",
+    "NODE LOST <node> [ACCEPT-LOSS]",
+    "    Remove a node that will not come back; with ACCEPT-LOSS its slots are unassigned.",
+    "NODE REPLACE-VOTER <node> [<node>]",
+    "    Let another node vote in its place.",
+    "RECOVER <cluster-id>",
+    "    Give up a lost majority for good: this node is a new generation of the cluster.",
+    "SLOTS",
+    "    Return the rows of the slot table, equal ones together.",
+    "STATUS",
+    "    Return nodes, votes, health and versions as this node sees them.",
+];
+
+#[cfg(test)]
+mod tests;

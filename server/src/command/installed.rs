@@ -1,0 +1,200 @@
+//! The table this node goes by, and how a newer one is installed.
+//!
+//! Not the table's log (`control`), and not what an admission word means (`slot/admission`).
+//!
+//! Invariant: the answers of CLUSTER change before the admission words, so that no MOVED names
+//! what CLUSTER SLOTS does not say yet; while the node has no seat every word is `Unknown`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use slots::{NodeId, SlotId, SlotRanges, SlotTable};
+
+use crate::command::{Command, CommandError, NodeState};
+use crate::control::ledger::{History, Ledger};
+use crate::control::seat::Standing;
+use crate::slot::{Ownership, Rooms};
+
+/// A node that begins says so long that it is loading: an election takes about a second, and
+/// clients wait for a loading node. What takes longer has another cause.
+pub const LOADING_LIMIT: Duration = Duration::from_secs(1);
+
+const LOADING: &str = "LOADING slotd is starting: its boot is not yet in the table";
+const NO_QUORUM: &str = "CLUSTERDOWN no quorum: this node's boot is not yet in the table";
+const REMOVED: &str = "CLUSTERDOWN this node was removed from the cluster";
+const ENDED: &str = "CLUSTERDOWN this node ends: another start of it is in the table";
+
+/// The table this node goes by, who it is in it, and whether it plays a role there.
+#[derive(Clone)]
+pub struct Topology {
+    /// The table as of the last applied change.
+    pub table: Arc<SlotTable>,
+    /// This node.
+    pub me: NodeId,
+    /// Only a seated node serves slots and answers MOVED.
+    pub standing: Standing,
+}
+
+impl Topology {
+    /// A node's relation to a slot.
+    fn ownership(&self, slot: SlotId) -> Ownership {
+        match self.table.owner(slot) {
+            _ if self.standing != Standing::Seated => Ownership::Unknown,
+            None => Ownership::Unassigned,
+            Some(owner) if owner == self.me => Ownership::Owned,
+            Some(_) => Ownership::Foreign,
+        }
+    }
+}
+
+/// What is installed.
+pub(super) struct Installed {
+    current: RwLock<Topology>,
+    /// Slots without an owner, counted on; locked while a version is installed, so that versions
+    /// do not mix. `None`: nothing is installed yet.
+    unassigned: Mutex<Option<usize>>,
+    is_uncovered: AtomicBool,
+    is_seated: AtomicBool,
+    /// Since when the node stands as it does, monotonic ns.
+    since_ns: AtomicU64,
+    history: RwLock<Arc<dyn History>>,
+}
+
+impl Installed {
+    pub(super) fn new(topology: Topology) -> Installed {
+        Installed {
+            current: RwLock::new(topology),
+            unassigned: Mutex::new(None),
+            is_uncovered: AtomicBool::new(false),
+            is_seated: AtomicBool::new(false),
+            since_ns: AtomicU64::new(0),
+            history: RwLock::new(Arc::new(Ledger::new())),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_uncovered(&self) -> bool {
+        self.is_uncovered.load(Ordering::Relaxed)
+    }
+
+    fn change(&self, rooms: &Rooms, now_ns: u64, change: impl FnOnce(&mut Topology)) {
+        let mut unassigned = self.unassigned.lock();
+        let (old, new) = {
+            let mut current = self.current.write();
+            let old = current.clone();
+            change(&mut current);
+            (old, current.clone())
+        };
+        let is_seated = new.standing == Standing::Seated;
+        if unassigned.is_none() || old.standing != new.standing {
+            self.since_ns.store(now_ns, Ordering::SeqCst);
+        }
+        if !is_seated {
+            self.is_seated.store(false, Ordering::SeqCst);
+        }
+        let was_seated = old.standing == Standing::Seated;
+        let known = unassigned.filter(|_| old.me == new.me && was_seated == is_seated);
+        let count = match known {
+            None => {
+                SlotId::all().for_each(|slot| install_row(rooms, &new, slot));
+                new.table.unassigned().count()
+            }
+            Some(count) => install_changed(rooms, &old, &new, count),
+        };
+        *unassigned = Some(count);
+        self.is_uncovered.store(count > 0, Ordering::Relaxed);
+        self.is_seated.store(is_seated, Ordering::SeqCst);
+    }
+}
+
+/// Installs the rows that changed; returns how many slots have no owner, given how many had none.
+fn install_changed(rooms: &Rooms, old: &Topology, new: &Topology, count: usize) -> usize {
+    let changed: SlotRanges = new.table.changed_since(&old.table);
+    changed.iter().fold(count, |count, slot| {
+        install_row(rooms, new, slot);
+        let unowned = |topology: &Topology| usize::from(topology.table.owner(slot).is_none());
+        count + unowned(new) - unowned(old)
+    })
+}
+
+fn install_row(rooms: &Rooms, topology: &Topology, slot: SlotId) {
+    let (ownership, epoch) = (topology.ownership(slot), topology.table.slot(slot).epoch());
+    let now = rooms.ownership(slot);
+    // A seal is this node's own doing: a table that says the same as before about the slot does
+    // not break it.
+    let is_sealed = ownership == Ownership::Owned && now == (Ownership::Sealed, epoch);
+    if now != (ownership, epoch) && !is_sealed {
+        rooms.install(slot, ownership, epoch);
+    }
+}
+
+impl NodeState {
+    /// The table in force, this node's id in it, and how the node stands to it.
+    pub fn topology(&self) -> Topology {
+        self.installed.current.read().clone()
+    }
+
+    /// Installs a newer table; the node stands to it as before. Never waits for a room.
+    pub fn install(&self, table: Arc<SlotTable>) {
+        self.change_topology(|topology| topology.table = table);
+    }
+
+    /// The node stands otherwise to the table that is installed.
+    pub fn install_standing(&self, standing: Standing) {
+        self.change_topology(|topology| topology.standing = standing);
+    }
+
+    /// Installs table, identity and standing at once: for a table that changes how the node
+    /// stands to it. Never waits for a room.
+    pub fn install_topology(&self, new: Topology) {
+        self.change_topology(|topology| *topology = new);
+    }
+
+    pub(super) fn change_topology(&self, change: impl FnOnce(&mut Topology)) {
+        self.installed.change(&self.rooms, self.edges.now().mono_ns, change);
+    }
+
+    /// Does the node play the roles that the table gives it?
+    #[inline]
+    pub fn is_seated(&self) -> bool {
+        self.installed.is_seated.load(Ordering::SeqCst)
+    }
+
+    /// Refuses what a node without a seat may not answer.
+    #[inline]
+    pub fn check_seat(&self, command: &Command) -> Result<(), CommandError> {
+        match self.is_seated() || command.needs_no_seat() {
+            true => Ok(()),
+            false => Err(self.no_seat()),
+        }
+    }
+
+    /// What a node without a seat answers to whatever needs keys: never MOVED.
+    #[cold]
+    pub fn no_seat(&self) -> CommandError {
+        let since_ns = self.installed.since_ns.load(Ordering::SeqCst);
+        let time = Duration::from_nanos(self.edges.now().mono_ns.saturating_sub(since_ns));
+        let standing = self.installed.current.read().standing;
+        CommandError::Static(match standing {
+            Standing::Starting if time < LOADING_LIMIT => LOADING,
+            Standing::Starting => NO_QUORUM,
+            Standing::Removed => REMOVED,
+            Standing::Ended(_) => ENDED,
+            // Just being installed.
+            Standing::Seated => slots::redirect::CLUSTERDOWN,
+        })
+    }
+
+    /// Names where the table's history is read: a ledger as it stands, or a lock around the one
+    /// that goes on.
+    pub fn set_history(&self, history: Arc<dyn History>) {
+        *self.installed.history.write() = history;
+    }
+
+    /// The table's history.
+    pub fn history(&self) -> Arc<dyn History> {
+        self.installed.history.read().clone()
+    }
+}
