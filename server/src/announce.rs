@@ -18,11 +18,13 @@ pub struct OwnAddress {
 }
 
 impl OwnAddress {
-    /// The first address listened on that is a real one (else 127.0.0.1), and the ports.
-    pub fn of(start: &Start) -> OwnAddress {
+    /// The first address listened on that is a real one, else the one that leads to other
+    /// machines (`outward`), else 127.0.0.1; and the ports.
+    pub fn of(start: &Start, outward: impl FnOnce() -> Option<String>) -> OwnAddress {
         let bound = start.bind.iter().map(|b| b.trim_start_matches('-'));
         let mut real = bound.filter(|b| !matches!(*b, "0.0.0.0" | "::" | "*" | "::*"));
-        let host = real.next().unwrap_or("127.0.0.1").to_owned();
+        let real = real.next().map(str::to_owned);
+        let host = real.or_else(outward).unwrap_or_else(|| "127.0.0.1".to_owned());
         OwnAddress { host, port: start.port, bus_port: start.cluster_port }
     }
 
@@ -64,7 +66,8 @@ mod tests {
     fn told(args: &str) -> String {
         let words = args.split_ascii_whitespace().map(str::to_owned);
         let start = Config::from_args(words, |_| unreachable!()).unwrap_or_else(|e| panic!("{e}"));
-        let addresses = OwnAddress::of(&start).announced(start.config.live());
+        let addresses =
+            OwnAddress::of(&start, || Some("10.0.0.9".into())).announced(start.config.live());
         let hostname = addresses.hostname.as_deref().unwrap_or("-");
         format!("{} {} {hostname}", addresses.client, addresses.bus)
     }
@@ -73,7 +76,7 @@ mod tests {
     fn a_node_that_announces_nothing_tells_where_it_listens() {
         for (args, wanted) in [
             ("--port 7001", "127.0.0.1:7001 127.0.0.1:17001 -"),
-            ("--port 7001 --bind 0.0.0.0", "127.0.0.1:7001 127.0.0.1:17001 -"),
+            ("--port 7001 --bind 0.0.0.0", "10.0.0.9:7001 10.0.0.9:17001 -"),
             ("--port 7001 --bind 0.0.0.0 10.0.0.1", "10.0.0.1:7001 10.0.0.1:17001 -"),
             ("--port 7001 --bind -::1 10.0.0.1", "::1:7001 ::1:17001 -"),
             ("--port 7001 --cluster-port 9", "127.0.0.1:7001 127.0.0.1:9 -"),

@@ -29,7 +29,6 @@ pub mod persist;
 pub mod resp;
 pub mod session;
 pub mod slot;
-pub mod static_table;
 pub mod store;
 #[cfg(any(test, fuzzing))]
 pub mod testing;

@@ -34,7 +34,6 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("command", &["control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("session", &["command", "control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("expiry", &["command", "slot", "store", "config", "metrics"]),
-    ("static_table", &["control"]),
     ("announce", &["config"]),
     ("io", &["*"]),
     ("node", &["*"]),

@@ -52,8 +52,6 @@ pub struct Start {
     pub seeds: Vec<Endpoint>,
     /// The data directory comes from a backup.
     pub restored: bool,
-    /// A fixed slot table to start with.
-    pub static_table: Option<PathBuf>,
 }
 
 /// Where a mistake stands.
@@ -241,7 +239,6 @@ impl Draft {
             })?,
             (given, _) => given,
         };
-        let path = |name: &str| Some(config.text(name)).filter(|t| !t.is_empty());
         Ok(Start {
             file,
             port,
@@ -250,10 +247,10 @@ impl Draft {
             dir: config.text("dir").into(),
             name: config.text("name"),
             threads: config.number("threads") as usize,
-            starts_empty: config.number("cluster-enabled") == 1,
+            // Who joins brings no slots.
+            starts_empty: config.number("cluster-enabled") == 1 || !config.text("join").is_empty(),
             seeds: config.text("join").split_ascii_whitespace().filter_map(options::seed).collect(),
             restored: config.number("restored") == 1,
-            static_table: path("static-table").map(PathBuf::from),
             config: Arc::new(config),
         })
     }

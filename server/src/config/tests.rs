@@ -359,5 +359,5 @@ fn the_manual_is_made_from_the_declarations() {
 fn help_names_what_works() {
     let text = help();
     assert!(text.contains("--port "));
-    assert!(!text.contains("--daemonize") && !text.contains("--static-table"));
+    assert!(!text.contains("--daemonize"));
 }

@@ -4,6 +4,7 @@
 //! change is committed and applied on this node. Today `FixedTable` commits on the spot, on one
 //! node; the replicated log takes its place without anyone else noticing.
 
+pub mod annals;
 pub mod fixed;
 pub mod ledger;
 pub mod orders;

@@ -39,7 +39,35 @@ pub fn bind_all(
     Ok(listeners)
 }
 
-fn listen_on(host: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
+/// The addresses that these words name, with a port. One with `-` before it is left out if this
+/// machine does not have it.
+pub fn addresses(hosts: &[String], port: u16) -> io::Result<Vec<SocketAddr>> {
+    let mut addresses = Vec::new();
+    for bind in hosts {
+        match bind.strip_prefix('-') {
+            None => addresses.push(resolve(bind, port)?),
+            Some(host) => addresses.extend(
+                // A socket of its own tells; the port does not matter.
+                resolve(host, 0)
+                    .and_then(|address| std::net::UdpSocket::bind(address).map(|_| address.ip()))
+                    .map(|ip| SocketAddr::new(ip, port)),
+            ),
+        }
+    }
+    Ok(addresses)
+}
+
+/// The address of this machine that leads to others, if it has any: what a node that listens on
+/// all its addresses tells of itself. Sends nothing.
+pub fn outward_host() -> Option<String> {
+    /// Kept for documentation (RFC 5737): a route to it is the route to everywhere.
+    const ANYWHERE: (&str, u16) = ("192.0.2.1", 9);
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect(ANYWHERE).ok()?;
+    socket.local_addr().ok().map(|address| address.ip().to_string())
+}
+
+fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
     let host = if host == "*" { "0.0.0.0" } else { host };
     let ip = match host.parse() {
         Ok(ip) => ip,
@@ -50,7 +78,11 @@ fn listen_on(host: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
             found.next().ok_or_else(none)?.ip()
         }
     };
-    let address = SocketAddr::new(ip, port);
+    Ok(SocketAddr::new(ip, port))
+}
+
+fn listen_on(host: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
+    let address = resolve(host, port)?;
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,

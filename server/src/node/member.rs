@@ -22,9 +22,10 @@ use slots::{
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::command::NodeState;
+use crate::command::{NodeState, Topology};
+use crate::control::annals::Annals;
 use crate::control::ledger::Ledger;
-use crate::control::orders::{Order, OrderError, Ordered, Orders, View};
+use crate::control::orders::{Order, OrderError, Ordered, Orders, Traffic, View};
 use crate::control::raft::cluster::{Cluster, ClusterStart, Host};
 use crate::control::raft::machine::LedgerSink;
 use crate::control::seat::{Ending, Identity, Standing};
@@ -64,6 +65,7 @@ pub(super) struct Member {
     pub(super) facts: Facts,
     pub(super) dir: Mutex<DataDir>,
     life: RwLock<Life>,
+    annals: Arc<Annals>,
     /// A table is applied and roles are given by one at a time, in order.
     applying: Mutex<()>,
     /// A member told us that we were taken out of the cluster; our own table may never say so.
@@ -82,6 +84,7 @@ impl Member {
             facts,
             dir: Mutex::new(dir),
             life: RwLock::new(Life { number: 0, startup, cluster: None }),
+            annals: Arc::default(),
             applying: Mutex::new(()),
             removed: AtomicBool::new(false),
             state: OnceLock::new(),
@@ -101,6 +104,16 @@ impl Member {
 
     pub(super) fn peers(&self) -> &Arc<PeerNet> {
         self.peers.get().expect("wired before it begins")
+    }
+
+    /// The table's history as this node knows it.
+    pub fn annals(&self) -> Arc<Annals> {
+        self.annals.clone()
+    }
+
+    /// Frames on the links to other nodes.
+    pub fn traffic(&self) -> Traffic {
+        self.peers().traffic()
     }
 
     /// This start.
@@ -144,12 +157,11 @@ impl Member {
             life.cluster = None;
             life.number
         };
-        self.peers().switch(id, generation, identity);
+        self.peers().switch(Some(id), generation, identity);
         let (shown, table) = watch::channel(Arc::new(SlotTable::new()));
         let sink = Arc::new(Sink { member: self.own.clone(), number, shown });
         let fatal = Box::new(|why: String| exit::fatal(&why));
-        let (log, machine) =
-            raft_disk::open(&folder, sink, fatal).map_err(io::Error::other)?;
+        let (log, machine) = raft_disk::open(&folder, sink, fatal).map_err(io::Error::other)?;
         let cluster = Cluster::start(ClusterStart {
             identity,
             cluster: id,
@@ -229,8 +241,9 @@ impl Member {
             life.startup.applied(ledger.table(), clock::now().mono_ns)
         };
         let state = self.state();
-        state.install_standing(ledger.table().clone(), step.standing);
-        state.set_history(ledger.history());
+        let (table, me) = (ledger.table().clone(), self.identity().node);
+        state.install_topology(Topology { table, me, standing: step.standing });
+        self.annals.follow(ledger);
         self.peers().update_table(ledger.table());
         self.show();
         for (version, verdicts) in verdicts {
@@ -292,15 +305,13 @@ impl Member {
     /// Takes all roles away until the next table is applied.
     pub fn suspend(&self) {
         let _in_order = self.applying.lock();
-        let state = self.state();
-        state.install_standing(state.topology().table, Standing::Starting);
+        self.state().install_standing(Standing::Starting);
     }
 
     /// Gives the roles back that `suspend` took.
     pub fn resume(&self) {
         let _in_order = self.applying.lock();
-        let (Some(cluster), standing) = (self.cluster(), self.standing()) else { return };
-        self.state().install_standing(cluster.table(), standing);
+        self.state().install_standing(self.standing());
     }
 
     /// Has a member said that this node is out of the cluster?

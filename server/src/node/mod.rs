@@ -1,55 +1,79 @@
 //! A node: the cores wired together and started.
+//!
+//! Not the node's place in a cluster, which is `member`'s. Invariant: clients are accepted before
+//! the node has a seat, and are told so; the mark of an orderly end is the last thing written.
+
+mod joining;
+mod member;
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slots::{ClusterId, NodeId, SlotId, SlotRanges};
+use slots::{SlotId, SlotRanges, SlotTable, TableChange};
 use tokio::sync::Notify;
 
 use crate::announce::OwnAddress;
 use crate::command::{NodeState, Topology};
 use crate::config::{Applied, Start};
-use crate::control::fixed::{FoundingNode, TableSink};
+use crate::control::orders::{Order, Ordered, Orders, Traffic, View};
 use crate::control::seat::Standing;
-use crate::control::{FixedTable, ProposeError};
+use crate::control::startup::Claim;
+use crate::control::{Proposed, TableLog};
+use crate::io::data_dir::{DataDir, Opening};
 use crate::io::edges::{RealChores, RealEdges};
 use crate::io::expiry::ExpiryTask;
+use crate::io::peer::{PeerConfig, PeerNet};
 use crate::io::{clock, listen, log, metrics, signals};
+use crate::metrics::{ClusterFigures, MetricsSource, PeerFigures};
+use crate::persist::evidence::Durability;
 use crate::slot::Rooms;
+
+use member::{Facts, Member};
 
 /// How often memory is compared with maxmemory and pauses are looked after.
 const TICK: Duration = Duration::from_millis(20);
+/// Between two tries to give a new lone node its slots.
+const CLAIM_PAUSE: Duration = Duration::from_millis(20);
 
-impl TableSink for NodeState {
-    fn install(&self, table: Arc<slots::SlotTable>) {
-        NodeState::install(self, table);
-    }
-}
-
-/// Runs a node until it is told to stop. Errors are about starting.
+/// Runs a node until it is told to stop. Errors are about starting, and about the last mark.
 pub async fn run(start: Start) -> io::Result<()> {
     let stop = Arc::new(Notify::new());
-    let node = build(&start, stop.clone())?;
+    let own = OwnAddress::of(&start, listen::outward_host);
+    let durability = Durability::Memory;
+    let dir = DataDir::open(&start.dir, Opening { durability, restored: start.restored })?;
+    let is_new = !dir.is_founded();
+    let member = Member::new(dir, facts(&start, &own));
+    let state = build(&start, stop.clone(), &member);
+    let peers = link(&start, &own, &member)?;
+    member.wire(state.clone(), peers.clone());
     start.config.carried_out_by(Arc::new(carry_out));
     let backlog = start.config.number("tcp-backlog") as u32;
     let listeners = listen::bind_all(&start.bind, start.port, backlog)?;
-    metrics::start(&start.config, &node, None)?;
+    metrics::start(&start.config, &state, Some(Arc::new(Voice(member.clone()))))?;
+    let cluster = member.begin().await?;
     for (address, listener) in listeners {
         tracing::info!(%address, "serving");
-        tokio::spawn(listen::accept_all(listener, node.clone()));
+        tokio::spawn(listen::accept_all(listener, state.clone()));
     }
-    // In a table from a file, all nodes must find the same.
-    let own = start.static_table.is_none().then(|| OwnAddress::of(&start));
-    tokio::spawn(tick(node.clone(), own));
+    tokio::spawn(tick(member.clone(), own));
+    tokio::spawn(settle_in(member.clone(), start.seeds.clone(), is_new && !start.starts_empty));
+    let name = state.topology().table.node(member.identity().node).map(|row| row.name.clone());
+    tracing::info!(
+        node = %member.identity().node, boot = %member.identity().boot, cluster = %cluster.id(),
+        name, "started"
+    );
     println!("slotd is ready on port {}", start.port);
     let signal = tokio::select! {
         signal = signals::asked_to_stop() => signal?,
         () = stop.notified() => "SHUTDOWN",
     };
     tracing::info!(signal, "stopping");
-    Ok(())
+    member.write_book();
+    member.end().await;
+    peers.stop();
+    let stopped = member.dir.lock().note_stopped();
+    stopped
 }
 
 /// Carries out options that are more than a number to read.
@@ -63,31 +87,64 @@ fn carry_out(option: &'static str, value: &str) -> Applied {
     }
 }
 
-/// Builds a node's state: identity, table, rooms.
-fn build(start: &Start, stop: Arc<Notify>) -> io::Result<Arc<NodeState>> {
-    std::fs::create_dir_all(&start.dir)?;
-    let (me, cluster, nodes) = identity(start)?;
-    let fixed = FixedTable::found(cluster, me, &nodes).map_err(io::Error::other)?;
-    let fixed = Arc::new(fixed);
+fn facts(start: &Start, own: &OwnAddress) -> Facts {
+    let (own, config) = (own.clone(), start.config.clone());
+    let name = match start.name.as_str() {
+        "" => format!("node-{}", start.port),
+        name => name.to_owned(),
+    };
+    Facts {
+        name,
+        addresses: Box::new(move || own.announced(config.live())),
+        claim: if start.restored { Claim::Restored } else { Claim::Stored },
+    }
+}
+
+/// Builds a node's state: rooms, commands, no seat yet.
+fn build(start: &Start, stop: Arc<Notify>, member: &Arc<Member>) -> Arc<NodeState> {
     let (chores, due) = RealChores::start();
     let freeing = chores.freeing.clone();
     let rooms = Rooms::new(Box::new(chores));
     let run_id = format!("{}{}", hex(20), hex(20));
-    let node = Arc::new(NodeState::new(
+    let me = member.identity().node;
+    let table = Arc::new(SlotTable::new());
+    let state = Arc::new(NodeState::new(
         start.config.clone(),
         rooms,
-        Topology { table: fixed.table(), me, standing: Standing::Seated },
+        Topology { table, me, standing: Standing::Starting },
         Box::new(RealEdges { stop, freeing }),
-        Box::new(fixed.clone()),
-        Box::new(fixed.clone()),
+        Box::new(Voice(member.clone())),
+        Box::new(Voice(member.clone())),
         run_id,
         start.file.as_ref().map(|f| f.display().to_string()),
     ));
-    let sink: Arc<dyn TableSink> = node.clone();
-    fixed.tell(Arc::downgrade(&sink));
-    node.sync_limits();
-    tokio::spawn(ExpiryTask::new(node.clone(), due).run());
-    Ok(node)
+    state.set_history(member.annals());
+    state.sync_limits();
+    tokio::spawn(ExpiryTask::new(state.clone(), due).run());
+    state
+}
+
+/// Opens the port for other nodes.
+fn link(start: &Start, own: &OwnAddress, member: &Arc<Member>) -> io::Result<Arc<PeerNet>> {
+    let (identity, (cluster, generation), book) = {
+        let dir = member.dir.lock();
+        (dir.identity(), dir.cluster(), dir.peers()?)
+    };
+    let addresses = own.announced(start.config.live());
+    let config = PeerConfig {
+        identity,
+        cluster: Some(cluster),
+        generation,
+        secret: start.config.text("cluster-secret").into_bytes(),
+        listen: listen::addresses(&start.bind, start.cluster_port)?,
+        bus: addresses.bus,
+        client: addresses.client,
+        name: member.facts.name.clone(),
+        server_version: env!("CARGO_PKG_VERSION").to_owned(),
+        seeds: start.seeds.clone(),
+        book,
+    };
+    PeerNet::start(config, member.clone(), member.clone())
 }
 
 fn hex(digits: usize) -> String {
@@ -99,66 +156,49 @@ fn hex(digits: usize) -> String {
     text
 }
 
-/// Who this node is and what the table begins with.
-fn identity(start: &Start) -> io::Result<(NodeId, ClusterId, Vec<FoundingNode>)> {
-    if let Some(file) = &start.static_table {
-        let text = std::fs::read_to_string(file)?;
-        let nodes = crate::static_table::parse(&text).map_err(io::Error::other)?;
-        let me = nodes
-            .iter()
-            .find(|n| n.name == start.name)
-            .ok_or_else(|| io::Error::other(format!("no node '{}' in it", start.name)))?
-            .id;
-        return Ok((me, ClusterId::from_bytes(*nodes[0].id.bytes()), nodes));
+/// What a new node does once its log is there: founds a cluster of its own, takes all slots if it
+/// is to be alone, joins another if it is not.
+async fn settle_in(member: Arc<Member>, seeds: Vec<slots::Endpoint>, takes_all: bool) {
+    let Some(cluster) = member.cluster() else { return };
+    if let Err(error) = member.found(&cluster).await {
+        return crate::io::exit::fatal(&format!("the cluster cannot be founded: {error}"));
     }
-    let id = stored_id(&start.dir)?;
-    let name = match start.name.as_str() {
-        "" => format!("node-{}", start.port),
-        name => name.to_owned(),
-    };
-    let slots = match start.starts_empty {
-        true => SlotRanges::new(),
-        false => SlotId::all().collect(),
-    };
-    let addresses = OwnAddress::of(start).announced(start.config.live());
-    Ok((id, ClusterId::from_bytes(*id.bytes()), vec![FoundingNode { id, name, addresses, slots }]))
-}
-
-/// The node's id for life, in its data directory.
-fn stored_id(dir: &Path) -> io::Result<NodeId> {
-    let path = dir.join("node.id");
-    match std::fs::read_to_string(&path) {
-        Ok(text) => {
-            text.trim().parse().map_err(|e| io::Error::other(format!("{}: {e}", path.display())))
-        }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let id = hex(40);
-            std::fs::write(&path, format!("{id}\n"))?;
-            id.parse().map_err(|e| io::Error::other(format!("a new node id: {e}")))
-        }
-        Err(e) => Err(e),
+    if takes_all {
+        take_all_slots(&member).await;
+    }
+    if !seeds.is_empty() {
+        member.join_by_seeds(seeds).await;
     }
 }
 
-/// Tells the table when CONFIG SET changed what this node announces.
-fn announce(node: &NodeState, own: &OwnAddress) {
-    let topology = node.topology();
-    let change = own.change(topology.me, &topology.table, node.config.live());
-    let Some(change) = change else { return };
-    let done = |outcome: Result<slots::Verdicts, ProposeError>| {
-        let refused = outcome.map(|verdicts| verdicts.all());
-        if refused != Ok(Ok(())) {
-            tracing::warn!(?refused, "the announced address is not told to clients");
+/// A node that runs alone owns all slots from its first start on.
+async fn take_all_slots(member: &Arc<Member>) {
+    loop {
+        let table = member.state().topology().table;
+        if member.standing() == Standing::Seated {
+            if table.unassigned() != SlotRanges::all() || table.nodes().count() != 1 {
+                return;
+            }
+            let slots: SlotRanges = SlotId::all().collect();
+            let (to, seen) = (member.identity().node, table.version());
+            let (done, outcome) = tokio::sync::oneshot::channel();
+            let tell = Box::new(move |result| {
+                let _ = done.send(result);
+            });
+            member.propose(TableChange::AssignSlots { slots, to, seen }, "itself", tell);
+            let _ = outcome.await;
         }
-    };
-    node.table_log.propose(change, "itself", Box::new(done));
+        tokio::time::sleep(CLAIM_PAUSE).await;
+    }
 }
 
 /// Looks after what has no event of its own.
-async fn tick(node: Arc<NodeState>, own: Option<OwnAddress>) {
+async fn tick(member: Arc<Member>, own: OwnAddress) {
+    let node = member.state().clone();
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut revision = node.config.live().revision();
+    let mut announced = Announced::default();
     loop {
         interval.tick().await;
         node.check_memory();
@@ -174,9 +214,94 @@ async fn tick(node: Arc<NodeState>, own: Option<OwnAddress>) {
         if newest != revision {
             revision = newest;
             node.sync_limits();
-            if let Some(own) = &own {
-                announce(&node, own);
-            }
+            announced = Announced::default();
         }
+        announced.tick(&member, &own, now.mono_ns);
+    }
+}
+
+/// Tells the table where this node is reached, when it says something else.
+#[derive(Default)]
+struct Announced {
+    next_ns: u64,
+}
+
+impl Announced {
+    /// Between two looks: an answer takes some time, and without a quorum it does not come.
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    fn tick(&mut self, member: &Arc<Member>, own: &OwnAddress, now_ns: u64) {
+        if now_ns < self.next_ns || member.standing() != Standing::Seated {
+            return;
+        }
+        self.next_ns = now_ns + Self::PAUSE.as_nanos() as u64;
+        let (state, me) = (member.state(), member.identity().node);
+        let topology = state.topology();
+        let live = state.config.live();
+        if let Some(change) = own.change(me, &topology.table, live) {
+            let addresses = own.announced(live);
+            member.peers().announce(&member.facts.name, addresses.bus, addresses.client);
+            member.propose(
+                change,
+                "itself",
+                Box::new(|outcome| match outcome.map(|verdicts| verdicts.all()) {
+                    Ok(Ok(())) => tracing::info!("the table has the new address"),
+                    refused => tracing::warn!(?refused, "the address is not in the table yet"),
+                }),
+            );
+        }
+    }
+}
+
+/// The member, as those speak to it that own what they speak to.
+struct Voice(Arc<Member>);
+
+impl TableLog for Voice {
+    fn propose(&self, change: TableChange, actor: &str, done: Proposed) {
+        self.0.propose(change, actor, done);
+    }
+}
+
+impl Orders for Voice {
+    fn order(&self, order: Order, actor: &str, done: Ordered) {
+        self.0.order(order, actor, done);
+    }
+
+    fn view(&self) -> View {
+        self.0.view()
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.0.traffic()
+    }
+}
+
+impl MetricsSource for Voice {
+    fn cluster(&self) -> ClusterFigures {
+        let view = self.0.view();
+        let table = self.0.state().topology().table;
+        let name = |id| table.node(id).map_or_else(|| id.to_string(), |row| row.name.clone());
+        ClusterFigures {
+            term: view.term,
+            has_leader: view.leader.is_some(),
+            is_leader: view.leader == Some(self.0.identity().node),
+            has_quorum: view.has_quorum,
+            voters: view.voters.len() as u64,
+            learners: view.learners.len() as u64,
+            peers: view
+                .peers
+                .iter()
+                .map(|peer| PeerFigures {
+                    name: name(peer.node),
+                    silence: peer.silent_ns.map(Duration::from_nanos),
+                    round_trip: peer.round_trip_ns.map(Duration::from_nanos),
+                })
+                .collect(),
+        }
+    }
+
+    fn unready(&self) -> Option<String> {
+        let standing = self.0.standing();
+        (standing != Standing::Seated).then(|| format!("the node has no seat: {standing:?}"))
     }
 }

@@ -84,14 +84,6 @@ pub(super) const OPTIONS: &[Declaration] = &[
     )
     .startup(),
     Declaration::new(
-        "static-table",
-        Kind::Text,
-        "",
-        "File with a fixed slot table that all nodes of a cluster start from.",
-    )
-    .startup()
-    .hidden(),
-    Declaration::new(
         "cluster-announce-ip",
         Kind::Text,
         "",
