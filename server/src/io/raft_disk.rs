@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 pub use folder::Folder;
@@ -27,37 +27,31 @@ const ROOM_RETRY: Duration = Duration::from_secs(1);
 /// Jobs taken together, so that their appends share a sync; openraft has one or two under way.
 const MAX_BATCH_JOBS: usize = 256;
 
-/// Opens the folder of a node's table log (made if it is not there) and starts its thread.
+/// Opens the folder of a node's table log (made if it is not there) and starts its thread. The
+/// thread ends when store, machine and all that came from them are dropped; join it before the
+/// folder is opened again.
 ///
 /// # Errors
 /// See `store::open`; also a thread that cannot be started.
 pub fn open(
     folder: &Path,
-    sink: Arc<dyn LedgerSink>,
-    on_fatal: OnFatal,
-) -> Result<(LogStore, Machine), StoreError> {
-    open_sized(folder, Sizes::default(), sink, on_fatal)
-}
-
-fn open_sized(
-    folder: &Path,
     sizes: Sizes,
     sink: Arc<dyn LedgerSink>,
     on_fatal: OnFatal,
-) -> Result<(LogStore, Machine), StoreError> {
+) -> Result<(LogStore, Machine, JoinHandle<()>), StoreError> {
     let (jobs, inbox) = channel();
     let disk = Folder::open(folder)?;
     let desk: Arc<dyn Desk> = Arc::new(Thread { jobs });
-    let mut started: io::Result<()> = Ok(());
+    let mut started = Err(io::Error::other("there is no writer"));
     let (store, machine) = store::open(disk, sizes, sink, on_fatal, |writer| {
         started = start(writer, inbox);
         desk
     })?;
-    started.map_err(|error| {
+    let thread = started.map_err(|error| {
         let (file, reason) = (folder.display().to_string(), error.to_string());
         DiskError { doing: Doing::Write, file, full: false, reason }
     })?;
-    Ok((store, machine))
+    Ok((store, machine, thread))
 }
 
 /// Jobs go to the thread through this.
@@ -74,8 +68,11 @@ impl Desk for Thread {
 }
 
 #[allow(clippy::disallowed_methods, reason = "threads of the edges start here")]
-fn start<D: RaftDisk + 'static>(writer: Writer<D>, inbox: Receiver<Job>) -> io::Result<()> {
-    thread::Builder::new().name("raft-disk".into()).spawn(|| run(writer, inbox)).map(drop)
+fn start<D: RaftDisk + 'static>(
+    writer: Writer<D>,
+    inbox: Receiver<Job>,
+) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name("raft-disk".into()).spawn(|| run(writer, inbox))
 }
 
 fn run<D: RaftDisk>(mut writer: Writer<D>, inbox: Receiver<Job>) {

@@ -167,6 +167,12 @@ impl Log {
         self.entries.back().map(|(entry, _)| entry.log_id).or(self.purged)
     }
 
+    fn truncate(&mut self, from: u64) {
+        while self.entries.back().is_some_and(|(entry, _)| entry.log_id.index >= from) {
+            self.entries.pop_back();
+        }
+    }
+
     /// The entries of a range of indexes, up to so many bytes but at least one.
     fn read(&self, range: impl RangeBounds<u64>, most_bytes: usize) -> Vec<LogEntry> {
         let Some(first) = self.entries.front().map(|(entry, _)| entry.log_id.index) else {
@@ -277,11 +283,18 @@ impl RaftLogStorage<TableRaft> for LogStore {
         }
         let indexes: Vec<u64> = new.iter().map(|(entry, _)| entry.log_id.index).collect();
         let mut log = self.log.lock();
-        let first = log.last().map(|last| last.index + 1).or(indexes.first().copied());
-        let due = first.into_iter().flat_map(|first| first..);
-        if let Some((expected, got)) = due.zip(&indexes).find(|(due, got)| due != *got) {
+        let next = log.last().map(|last| last.index + 1);
+        let first = indexes.first().copied().unwrap_or(0);
+        // An entry takes the place of one of its index and of all behind it; openraft truncates
+        // before it appends, its tests do not.
+        let due = next.unwrap_or(first).min(first);
+        if let Some((expected, got)) = (due..).zip(&indexes).find(|(due, got)| due != *got) {
             let why = io::Error::other(format!("a hole in the log: entry {got} for {expected}"));
             return Err(StorageIOError::write_logs(&why).into());
+        }
+        if next.is_some_and(|next| first < next && !indexes.is_empty()) {
+            log.truncate(first);
+            self.desk.hand(Job::Truncate(first));
         }
         log.entries.append(&mut new);
         let done: Done =
@@ -294,9 +307,7 @@ impl RaftLogStorage<TableRaft> for LogStore {
 
     async fn truncate(&mut self, from: LogId) -> Result<(), Failure> {
         let mut log = self.log.lock();
-        while log.entries.back().is_some_and(|(entry, _)| entry.log_id.index >= from.index) {
-            log.entries.pop_back();
-        }
+        log.truncate(from.index);
         self.desk.hand(Job::Truncate(from.index));
         Ok(())
     }
@@ -311,3 +322,6 @@ impl RaftLogStorage<TableRaft> for LogStore {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

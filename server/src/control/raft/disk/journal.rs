@@ -118,9 +118,13 @@ impl<D: RaftDisk> Journal<D> {
             purge_is_safe: false,
         };
         journal.secure_tail(synced, torn_until)?;
-        if let Some(purged) = state.purged.filter(|_| cleared) {
+        if cleared {
             journal.put(&truncate_content(0), None)?;
-            journal.put(&purged_content(&purged), None)?;
+        }
+        // The marks at the beginning of this segment may be what was lost, and the sync below
+        // gives back the segments that hold them.
+        if cleared || !journal.older.is_empty() {
+            journal.put_marks()?;
         }
         journal.sync()?;
         Ok((journal, state))
@@ -285,12 +289,18 @@ impl<D: RaftDisk> Journal<D> {
         self.capacity = self.sizes.segment_bytes;
         (self.written, self.synced) = (HEADER_BYTES as u32, HEADER_BYTES as u32);
         self.purge_is_safe = false;
-        let marks = [
-            self.purged.as_ref().map(purged_content),
-            self.committed.as_ref().map(committed_content),
-        ];
-        marks.iter().flatten().for_each(|content| self.gather(content));
+        self.marks().iter().for_each(|content| self.gather(content));
         Ok(())
+    }
+
+    /// What must outlive the segments that are given back.
+    fn marks(&self) -> Vec<Vec<u8>> {
+        let purged = self.purged.as_ref().map(purged_content);
+        purged.into_iter().chain(self.committed.as_ref().map(committed_content)).collect()
+    }
+
+    fn put_marks(&mut self) -> Result<(), DiskError> {
+        self.marks().iter().try_for_each(|content| self.put(content, None))
     }
 
     fn oldest_is_purged(&self) -> bool {

@@ -49,7 +49,6 @@ pub(crate) fn snap(upto: LogId) -> Snap {
 
 /// A writer on a simulated disk, and what it told.
 pub(crate) struct Watched {
-    pub(crate) disk: SimDisk,
     pub(crate) writer: Writer<SimDisk>,
     pub(crate) fatal: Arc<parking_lot::Mutex<Vec<String>>>,
 }
@@ -79,7 +78,7 @@ impl Watched {
         let on_fatal: OnFatal = Box::new(move |line| lines.lock().push(line));
         let place = state.snapshot.as_ref().and_then(|snap| snap.place.last_log_id);
         let writer = Writer::new(journal, place, on_fatal);
-        Ok((Watched { disk: disk.clone(), writer, fatal }, state))
+        Ok((Watched { writer, fatal }, state))
     }
 
     pub(crate) fn append(&mut self, entries: &[LogEntry]) -> Outcome {

@@ -96,7 +96,9 @@ fn a_flipped_byte_is_refused_with_its_place_or_was_never_confirmed() {
             let start = frames.iter().rev().find(|start| **start <= offset).copied().unwrap_or(0);
             let is_last = file == SECOND && start == frames[frames.len() - 2];
             match Watched::open(&disk).map(|(_, state)| state) {
-                Ok(state) if state.cut.is_some() => {
+                // The last record's own number tells it from what a file held in an earlier life:
+                // with that flipped nothing is said.
+                Ok(state) if state.cut.is_some() || (start + 8..start + 12).contains(&offset) => {
                     assert!(is_last, "{file} {offset} was cut");
                     assert_eq!(indexes(&state), Vec::from_iter(1..=11));
                 }
@@ -247,7 +249,7 @@ fn appends_wait_for_room_and_go_on_when_there_is_some() {
     assert_eq!(node.writer.work(), Work::Retry);
     assert_eq!(*told.lock(), None, "not written, not failed");
     assert!(node.writer.gauge().waits_for_room());
-    disk.set_room(Some(3 * 4096));
+    disk.set_room(Some(4 * 4096));
     assert_eq!(node.writer.work(), Work::Done);
     assert_eq!(*told.lock(), Some(Ok(())));
     let (_, state) = Watched::open(&disk).expect("opens");
