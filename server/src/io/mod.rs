@@ -11,4 +11,5 @@ pub mod listen;
 pub mod local;
 pub mod log;
 pub mod metrics;
+pub mod raft_disk;
 pub mod signals;

@@ -15,6 +15,9 @@ pub mod invariants {
 pub mod wire {
     #![doc = include_str!("wire.md")]
 }
+pub mod disk {
+    #![doc = include_str!("disk.md")]
+}
 pub mod operating {
     #![doc = include_str!("operating.md")]
 }
@@ -75,6 +78,7 @@ mod tests {
             include_str!("architecture.md"),
             include_str!("invariants.md"),
             include_str!("wire.md"),
+            include_str!("disk.md"),
             include_str!("operating.md"),
             include_str!("docker.md"),
             include_str!("metrics.md"),

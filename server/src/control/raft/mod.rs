@@ -2,4 +2,8 @@
 //!
 //! Not authority: being leader allows proposing and nothing else (DESIGN 7).
 
+pub mod disk;
+pub mod machine;
+pub mod packed;
+pub mod store;
 pub mod types;
