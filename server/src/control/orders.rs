@@ -7,6 +7,8 @@
 
 use slots::{Endpoint, NodeId};
 
+pub use crate::peer::PeerView;
+
 /// An order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
@@ -87,25 +89,6 @@ pub struct View {
     pub learners: Vec<NodeId>,
     /// The other nodes, as last heard.
     pub peers: Vec<PeerView>,
-}
-
-/// Another node, as last heard.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PeerView {
-    /// Who.
-    pub node: NodeId,
-    /// Is there a link?
-    pub connected: bool,
-    /// Time since the last frame came, ns; `None`: none ever came.
-    pub silent_ns: Option<u64>,
-    /// Last ping round trip, ns.
-    pub round_trip_ns: Option<u64>,
-    /// Table version it had applied.
-    pub table_version: Option<u64>,
-    /// Its server version.
-    pub server_version: Option<String>,
-    /// Keys in the slots it owns.
-    pub keys: Option<u64>,
 }
 
 /// Messages on the links to other nodes since the start.

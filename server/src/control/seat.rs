@@ -11,20 +11,9 @@
 //! ```
 //! Invariant: a node that is not seated serves no slot and answers no MOVED.
 
-use slots::{Boot, NodeId, NodeState, Nonce, SlotTable, StoreId};
+use slots::{Boot, NodeState, SlotTable, StoreId};
 
-/// Who this process is: one start of one data directory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
-    /// The node.
-    pub node: NodeId,
-    /// Its data directory.
-    pub store: StoreId,
-    /// This start's number.
-    pub boot: Boot,
-    /// This start's random mark.
-    pub nonce: Nonce,
-}
+pub use crate::peer::Identity;
 
 /// How the node stands to the table it has applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

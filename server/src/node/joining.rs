@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::member::Member;
 use crate::control::orders::{Order, OrderDone, OrderError, Orders};
-use crate::control::raft::cluster::{Cluster, Dissolving};
+use crate::control::raft::{Cluster, Dissolving};
 use crate::control::raft::codec;
 use crate::control::raft::meet::{MeetAnswer, MeetCall, Newcomer, Seed};
 use crate::control::seat::Standing;
@@ -129,9 +129,7 @@ impl Member {
     ) -> Result<OrderDone, OrderError> {
         tracing::info!(%cluster, generation, "joining");
         let failed = |error: std::io::Error| refused(format!("not joined: {error}"));
-        for seed in seeds {
-            self.peers().add_seed(seed.bus.clone());
-        }
+        self.peers().learn(&known(seeds));
         self.write_book();
         self.end().await;
         self.dir.lock().switch(cluster, generation, true).map_err(failed)?;

@@ -26,7 +26,7 @@ use crate::command::{NodeState, Topology};
 use crate::control::annals::Annals;
 use crate::control::ledger::Ledger;
 use crate::control::orders::{Order, OrderError, Ordered, Orders, Traffic, View};
-use crate::control::raft::cluster::{Cluster, ClusterStart, Host};
+use crate::control::raft::{Cluster, ClusterStart, Host};
 use crate::control::raft::machine::LedgerSink;
 use crate::control::seat::{Ending, Identity, Standing};
 use crate::control::startup::{Claim, Evidence, Startup, Step};

@@ -1,5 +1,11 @@
 //! Node to node: frames, greetings, links. Pure; sockets are in `io/peer`.
 //!
+//! ```text
+//!   bytes <--> link (greeting, then calls and pings) --events--> io/peer
+//!                |-- frame, greeting, wire   what is on the wire (manual/wire, byte by byte)
+//!                `-- conversation, outbox, inbox   calls in pieces, ids, deadlines, limits
+//!   judge: may this node in?   roll: one link per node   book: whom to dial, where, when
+//! ```
 //! Not what the frames carry: `control/raft` and, later, streams of slots.
 
 use std::future::Future;
@@ -7,6 +13,24 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use slots::NodeId;
+
+pub mod book;
+pub mod conversation;
+pub mod frame;
+pub mod greeting;
+mod identity;
+mod inbox;
+pub mod judge;
+pub mod link;
+mod outbox;
+pub mod refusal;
+pub mod repeats;
+pub mod roll;
+mod wire;
+
+pub use identity::{Identity, Notice, Notices, PeerStatus, PeerView};
+pub use outbox::{MAX_CALLS, MAX_MESSAGE_BYTES, MAX_QUEUED_CALL_BYTES};
+pub use refusal::RefusalCode;
 
 /// What a call is about; the number is on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -25,6 +49,22 @@ pub enum CallKind {
     /// From a node of another cluster, or of none: may we become one? The only kind that a
     /// stranger's link carries.
     Meet = 6,
+}
+
+impl CallKind {
+    const ALL: [CallKind; 6] = [
+        CallKind::RaftAppend,
+        CallKind::RaftVote,
+        CallKind::RaftSnapshot,
+        CallKind::Propose,
+        CallKind::Order,
+        CallKind::Meet,
+    ];
+
+    /// The kind of this number.
+    pub fn from_wire(number: u8) -> Option<CallKind> {
+        CallKind::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
 }
 
 /// Why a call has no answer.
