@@ -12,4 +12,5 @@ pub mod local;
 pub mod log;
 pub mod metrics;
 pub mod raft_disk;
+pub mod peer;
 pub mod signals;

@@ -17,6 +17,8 @@ pub mod wire {
 }
 pub mod disk {
     #![doc = include_str!("disk.md")]
+pub mod wire_nodes {
+    #![doc = include_str!("wire-nodes.md")]
 }
 pub mod operating {
     #![doc = include_str!("operating.md")]
@@ -79,6 +81,7 @@ mod tests {
             include_str!("invariants.md"),
             include_str!("wire.md"),
             include_str!("disk.md"),
+            include_str!("wire-nodes.md"),
             include_str!("operating.md"),
             include_str!("docker.md"),
             include_str!("metrics.md"),

@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use super::member::Member;
 use crate::control::orders::{Order, OrderDone, OrderError, Orders};
-use crate::control::raft::{Cluster, Dissolving};
 use crate::control::raft::codec;
 use crate::control::raft::meet::{MeetAnswer, MeetCall, Newcomer, Seed};
+use crate::control::raft::{Cluster, Dissolving};
 use crate::control::seat::Standing;
 use crate::peer::{CallError, CallKind};
 

@@ -27,6 +27,7 @@ const NO_REPLICAS: &str = "there are no replicas yet.";
 /// Longest node name, in bytes: it stands in tables and log lines.
 const MAX_NAME_BYTES: usize = 64;
 
+<<<<<<< ours
 /// A host must fit the slot table, where it stands in lines beside ports: no brackets, quotes,
 /// blanks, commas or `@`.
 fn check_host(value: &Value) -> Result<(), &'static str> {
@@ -37,6 +38,10 @@ fn check_host(value: &Value) -> Result<(), &'static str> {
         false => Err("must be an IP address without brackets, or a host name"),
     }
 }
+=======
+/// Longest cluster secret, in bytes: a key file's content fits.
+const MAX_SECRET_BYTES: usize = 1024;
+>>>>>>> theirs
 
 pub(super) const OPTIONS: &[Declaration] = &[
     Declaration::new(
@@ -84,6 +89,29 @@ pub(super) const OPTIONS: &[Declaration] = &[
     )
     .startup(),
     Declaration::new(
+<<<<<<< ours
+=======
+        "cluster-secret",
+        Kind::Text,
+        "",
+        "Secret that all nodes of a cluster share: a node without it is not let in; empty = none.",
+    )
+    .startup()
+    .secret()
+    .check(|v| match v.text.len() <= MAX_SECRET_BYTES {
+        true => Ok(()),
+        false => Err("must be up to 1024 bytes"),
+    }),
+    Declaration::new(
+        "static-table",
+        Kind::Text,
+        "",
+        "File with a fixed slot table that all nodes of a cluster start from.",
+    )
+    .startup()
+    .hidden(),
+    Declaration::new(
+>>>>>>> theirs
         "cluster-announce-ip",
         Kind::Text,
         "",
