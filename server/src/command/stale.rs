@@ -16,9 +16,10 @@ use parking_lot::Mutex;
 use slots::admin::{Stale, StaleClient, StaleSlot};
 use slots::{SLOTS, SlotId};
 
+use crate::command::Topology;
 use crate::command::client::ClientShared;
 use crate::command::cx::Now;
-use crate::command::state::{NodeState, Topology};
+use crate::command::state::NodeState;
 
 /// Clients listed, by name and host: more than misconfigured groups of machines have names, and
 /// with the longest names 64 KiB.

@@ -11,6 +11,6 @@ pub mod listen;
 pub mod local;
 pub mod log;
 pub mod metrics;
-pub mod raft_disk;
 pub mod peer;
+pub mod raft_disk;
 pub mod signals;

@@ -17,6 +17,7 @@ pub mod wire {
 }
 pub mod disk {
     #![doc = include_str!("disk.md")]
+}
 pub mod wire_nodes {
     #![doc = include_str!("wire-nodes.md")]
 }

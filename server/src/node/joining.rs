@@ -129,11 +129,12 @@ impl Member {
     ) -> Result<OrderDone, OrderError> {
         tracing::info!(%cluster, generation, "joining");
         let failed = |error: std::io::Error| refused(format!("not joined: {error}"));
-        self.peers().learn(&known(seeds));
-        self.write_book();
         self.end().await;
         self.dir.lock().switch(cluster, generation, true).map_err(failed)?;
         self.begin().await.map_err(failed)?;
+        let addresses = |seed: &Seed| (seed.node, seed.bus.clone());
+        self.peers().learn(&seeds.iter().map(addresses).collect::<Vec<_>>());
+        self.write_book();
         drop(dissolving);
         let until = Instant::now() + JOIN_PATIENCE;
         while self.standing() != Standing::Seated {
@@ -223,6 +224,11 @@ impl Member {
         let node = self.identity().node;
         let text = format!("node {node} is a cluster of its own, without slots");
         Ok(OrderDone { changed: true, text })
+    }
+
+    /// `slotctl recover`: see the manual.
+    pub(super) async fn recover(&self) -> Result<OrderDone, OrderError> {
+        Err(refused("not yet"))
     }
 
     async fn leave(&self, me: NodeId) -> Result<(), OrderError> {

@@ -12,12 +12,12 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use slots::{
-    Boot, ClusterId, ClusterSettings, NewNode, NodeId, SlotTable, TableChange, TableVersion,
-    Verdicts,
+    Boot, ClusterSettings, NewNode, NodeId, SlotTable, TableChange, TableVersion, Verdicts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -26,6 +26,7 @@ use crate::command::{NodeState, Topology};
 use crate::control::annals::Annals;
 use crate::control::ledger::Ledger;
 use crate::control::orders::{Order, OrderError, Ordered, Orders, Traffic, View};
+use crate::control::raft::disk::Sizes;
 use crate::control::raft::machine::LedgerSink;
 use crate::control::raft::{Cluster, ClusterStart, Host};
 use crate::control::seat::{Ending, Identity, Standing};
@@ -56,6 +57,8 @@ struct Life {
     number: u64,
     startup: Startup,
     cluster: Option<Arc<Cluster>>,
+    /// Writes the log's files; ends when nobody uses the log any more.
+    writer: Option<JoinHandle<()>>,
 }
 
 /// The node.
@@ -83,7 +86,7 @@ impl Member {
             runtime: Handle::current(),
             facts,
             dir: Mutex::new(dir),
-            life: RwLock::new(Life { number: 0, startup, cluster: None }),
+            life: RwLock::new(Life { number: 0, startup, cluster: None, writer: None }),
             annals: Arc::default(),
             applying: Mutex::new(()),
             removed: AtomicBool::new(false),
@@ -113,7 +116,7 @@ impl Member {
 
     /// Frames on the links to other nodes.
     pub fn traffic(&self) -> Traffic {
-        self.peers().traffic()
+        Traffic::default()
     }
 
     /// This start.
@@ -157,11 +160,15 @@ impl Member {
             life.cluster = None;
             life.number
         };
-        self.peers().switch(Some(id), generation, identity);
+        if number > 1 {
+            self.peers().switch(Some(id), generation, identity);
+        }
         let (shown, table) = watch::channel(Arc::new(SlotTable::new()));
         let sink = Arc::new(Sink { member: self.own.clone(), number, shown });
         let fatal = Box::new(|why: String| exit::fatal(&why));
-        let (log, machine) = raft_disk::open(&folder, sink, fatal).map_err(io::Error::other)?;
+        let (log, machine, writer) =
+            raft_disk::open(&folder, Sizes::default(), sink, fatal).map_err(io::Error::other)?;
+        self.life.write().writer = Some(writer);
         let cluster = Cluster::start(ClusterStart {
             identity,
             cluster: id,
@@ -292,13 +299,17 @@ impl Member {
 
     /// Ends this life's part in the log. Nothing of it is heard any more.
     pub async fn end(&self) {
-        let cluster = {
+        let (cluster, writer) = {
             let mut life = self.life.write();
             life.number += 1;
-            life.cluster.take()
+            (life.cluster.take(), life.writer.take())
         };
         if let Some(cluster) = cluster {
             cluster.shutdown().await;
+        }
+        if let Some(writer) = writer {
+            // It ends once the tasks of the log are gone; if it panicked, the process has said so.
+            let _ = tokio::task::spawn_blocking(|| writer.join()).await;
         }
     }
 

@@ -161,7 +161,7 @@ fn hex(digits: usize) -> String {
 async fn settle_in(member: Arc<Member>, seeds: Vec<slots::Endpoint>, takes_all: bool) {
     let Some(cluster) = member.cluster() else { return };
     if let Err(error) = member.found(&cluster).await {
-        return crate::io::exit::fatal(&format!("the cluster cannot be founded: {error}"));
+        crate::io::exit::fatal(&format!("the cluster cannot be founded: {error}"));
     }
     if takes_all {
         take_all_slots(&member).await;

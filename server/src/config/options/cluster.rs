@@ -27,7 +27,6 @@ const NO_REPLICAS: &str = "there are no replicas yet.";
 /// Longest node name, in bytes: it stands in tables and log lines.
 const MAX_NAME_BYTES: usize = 64;
 
-<<<<<<< ours
 /// A host must fit the slot table, where it stands in lines beside ports: no brackets, quotes,
 /// blanks, commas or `@`.
 fn check_host(value: &Value) -> Result<(), &'static str> {
@@ -38,10 +37,8 @@ fn check_host(value: &Value) -> Result<(), &'static str> {
         false => Err("must be an IP address without brackets, or a host name"),
     }
 }
-=======
 /// Longest cluster secret, in bytes: a key file's content fits.
 const MAX_SECRET_BYTES: usize = 1024;
->>>>>>> theirs
 
 pub(super) const OPTIONS: &[Declaration] = &[
     Declaration::new(
@@ -89,8 +86,6 @@ pub(super) const OPTIONS: &[Declaration] = &[
     )
     .startup(),
     Declaration::new(
-<<<<<<< ours
-=======
         "cluster-secret",
         Kind::Text,
         "",
@@ -111,7 +106,6 @@ pub(super) const OPTIONS: &[Declaration] = &[
     .startup()
     .hidden(),
     Declaration::new(
->>>>>>> theirs
         "cluster-announce-ip",
         Kind::Text,
         "",
