@@ -42,13 +42,14 @@ python_clients() {
   cp "$wanted" "$venv/requirements.txt"
 }
 
-# A port with COUNT free ports from it on, and with room for the ports of other nodes above.
+# A port with COUNT free ports from it on, as are those 10000 above; below the ports that the kernel
+# gives to outgoing connections, which could take one between this look and a node's start.
 free_ports() {
   python3 - "${1:-3}" <<'PY'
 import random, socket, sys
 count = int(sys.argv[1])
 for _ in range(500):
-    base = random.randrange(20000, 32000)
+    base = random.randrange(15000, 22000)
     held = []
     try:
         for port in range(base, base + count):

@@ -14,7 +14,7 @@ check() { # NAME PATTERN COMMAND...: the whole output matches the extended regul
   if [[ $out =~ $pattern ]]; then
     PASSED=$((PASSED + 1)); echo "ok   redis_cli_admin/$name"
   else
-    FAILED=$((FAILED + 1)); echo "FAIL redis_cli_admin/$name: got '${out: -600}', wanted '$pattern'"
+    FAILED=$((FAILED + 1)); echo "FAIL redis_cli_admin/$name: got '$(tail -c 600 <<< "$out")', wanted '$pattern'"
   fi
 }
 node() { echo "127.0.0.1:$((BASE + $1))"; }
@@ -31,7 +31,9 @@ until_matches() {
     sleep 0.2
   done
   FAILED=$((FAILED + 1)); echo "FAIL redis_cli_admin/$name after $tries tries: got '${out:0:600}'"
+  return 1
 }
+stop() { tail -n 3 "$TMP"/*/out; echo "redis_cli_admin: $PASSED passed, $FAILED failed"; exit 1; }
 
 for n in 0 1 2 3 4; do
   mkdir "$TMP/$n"
@@ -39,20 +41,20 @@ for n in 0 1 2 3 4; do
     > "$TMP/$n/out" 2>&1 < /dev/null &
   PIDS+=($!)
 done
-for n in 0 1 2 3 4; do until_matches "node_${n}_answers" '^PONG$' cli "$n" ping; done
+for n in 0 1 2 3 4; do until_matches "node_${n}_answers" '^PONG$' cli "$n" ping || stop; done
 for n in 0 1 2 3 4; do until_matches "node_${n}_is_alone" 'cluster_known_nodes:1[^0-9]' cli "$n" cluster info; done
 
 check create '\[OK\] All 16384 slots covered' \
   redis-cli --cluster create "$(node 0)" "$(node 1)" "$(node 2)" --cluster-yes
-for n in 0 1 2; do until_matches "node_${n}_serves" 'cluster_state:ok' cli "$n" cluster info; done
+for n in 0 1 2; do until_matches "node_${n}_serves" 'cluster_state:ok' cli "$n" cluster info || stop; done
 check check '\[OK\] All nodes agree about slots configuration.*\[OK\] All 16384 slots covered' \
   redis-cli --cluster check "$(node 1)"
 check info '3 (primaries|masters)' redis-cli --cluster info "$(node 2)"
 check call 'PONG.*PONG.*PONG' redis-cli --cluster call "$(node 0)" ping
-check writes_go_where_they_belong '^OK$' cli 0 -c set foo bar
+check writes_go_where_they_belong '^OK$' redis-cli -p "$BASE" -c set foo bar
 check set_timeout 'New node timeout set. 3 OK' \
   redis-cli --cluster set-timeout "$(node 0)" 5000
-check timeout_is_set '5000' cli 1 config get cluster-node-timeout
+check timeout_is_set '5000' redis-cli -p $((BASE + 1)) config get cluster-node-timeout
 
 check add_node '\[OK\] New node added correctly' \
   redis-cli --cluster add-node "$(node 3)" "$(node 0)"
@@ -60,7 +62,7 @@ for n in 0 1 2 3; do until_matches "node_${n}_knows_four" 'cluster_known_nodes:4
 check add_node_again '\[OK\] New node added correctly' \
   redis-cli --cluster add-node "$(node 4)" "$(node 2)"
 for n in 0 1 2 3 4; do until_matches "node_${n}_knows_five" 'cluster_known_nodes:5[^0-9]' cli "$n" cluster info; done
-check an_added_node_redirects '^MOVED 12182 127' cli 4 get foo
+check an_added_node_redirects '^MOVED 12182 127' redis-cli -p $((BASE + 4)) get foo
 check rebalance_simulated 'Moving [0-9]+ slots from' \
   redis-cli --cluster rebalance "$(node 0)" --cluster-simulate --cluster-use-empty-masters
 check reshard_is_refused_at_its_first_step 'slotctl' \
@@ -75,7 +77,7 @@ until_matches the_deleted_node_is_alone 'cluster_known_nodes:1[^0-9]' cli 4 clus
 check a_node_with_slots_is_not_deleted 'is not empty' \
   redis-cli --cluster del-node "$(node 0)" "$(id 1)"
 check still_agreed '\[OK\] All 16384 slots covered' redis-cli --cluster check "$(node 3)"
-check still_served '^bar$' cli 3 -c get foo
+check still_served '^bar$' redis-cli -p $((BASE + 3)) -c get foo
 
 echo "redis_cli_admin: $PASSED passed, $FAILED failed"
 [ "$FAILED" = 0 ]

@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 /// A server answers PING this long after its start, or the test fails.
 pub const START_DEADLINE: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(10);
-/// Above it there is no room for `port + 10000`, the port of other nodes.
-const HIGHEST_PORT: u16 = 55_000;
 
 /// A running slotd.
 pub struct Node {
@@ -155,23 +153,27 @@ pub fn binary() -> io::Result<PathBuf> {
     })
 }
 
-/// A port nobody listened on a moment ago, with room for the port of other nodes above it.
+/// A port nobody listened on a moment ago, and neither on the port for other nodes above it. Both
+/// lie below the ports that the kernel gives to outgoing connections, which could take one
+/// between this look and the start of a node.
 pub fn free_port() -> io::Result<u16> {
-    for _ in 0..200 {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        if port <= HIGHEST_PORT && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
-            return Ok(port);
-        }
-    }
-    Err(io::Error::other("no free port found"))
+    free_ports(1)
 }
 
 /// The first of `count` ports in a row that are free as by [`free_port`].
 pub fn free_ports(count: u16) -> io::Result<u16> {
-    for _ in 0..200 {
-        let first = free_port()?;
-        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if first + count <= HIGHEST_PORT && (first..first + count).all(is_free) {
+    /// Lowest and highest first port; 10000 above it 32767 must not be passed.
+    const RANGE: std::ops::Range<u16> = 12_000..22_700;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    for _ in 0..2000 {
+        // Other test programs run at the same time: each begins at a place of its own, and within
+        // one no port is given out twice before all others were.
+        let turn = NEXT.fetch_add(u32::from(count), Ordering::Relaxed);
+        let place = std::process::id().wrapping_mul(2_654_435_761).wrapping_add(turn);
+        let first = RANGE.start + (place % u32::from(RANGE.end - RANGE.start)) as u16;
+        let mut ports = first..first + count;
+        if ports.end <= RANGE.end && ports.all(|port| is_free(port) && is_free(port + 10_000)) {
             return Ok(first);
         }
     }

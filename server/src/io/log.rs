@@ -13,12 +13,14 @@ type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;
 
 static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
 
-/// Redis's levels in tracing's words.
+/// Redis's levels in tracing's words. Of Raft's own words only those are shown at `notice` that
+/// an operator can act on: it tells each step of an election.
 fn filter(loglevel: &str) -> EnvFilter {
     EnvFilter::new(match loglevel {
         "debug" => "debug",
-        "verbose" | "notice" => "info",
-        _ => "warn",
+        "verbose" => "info",
+        "notice" => "info,openraft=error",
+        _ => "warn,openraft=error",
     })
 }
 

@@ -131,7 +131,7 @@ impl Member {
         let failed = |error: std::io::Error| refused(format!("not joined: {error}"));
         self.end().await;
         self.dir.lock().switch(cluster, generation, true).map_err(failed)?;
-        self.begin().await.map_err(failed)?;
+        self.begin_anew().await.map_err(failed)?;
         let addresses = |seed: &Seed| (seed.node, seed.bus.clone());
         self.peers().learn(&seeds.iter().map(addresses).collect::<Vec<_>>());
         self.write_book();
@@ -213,7 +213,7 @@ impl Member {
         let failed = |error: std::io::Error| refused(format!("not reset: {error}"));
         self.end().await;
         self.dir.lock().reset(hard).map_err(failed)?;
-        let cluster = self.begin().await.map_err(failed)?;
+        let cluster = self.begin_anew().await.map_err(failed)?;
         self.forget_removal();
         self.found(&cluster).await.map_err(failed)?;
         std::mem::forget(suspended);

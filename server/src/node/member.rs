@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use slots::{
-    Boot, ClusterSettings, NewNode, NodeId, SlotTable, TableChange, TableVersion, Verdicts,
+    Boot, ClusterSettings, Kept, NewNode, NodeId, SlotTable, TableChange, TableVersion, Verdicts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -26,8 +26,10 @@ use crate::command::{NodeState, Topology};
 use crate::control::annals::Annals;
 use crate::control::ledger::Ledger;
 use crate::control::orders::{Order, OrderError, Ordered, Orders, Traffic, View};
+use crate::control::raft::codec;
 use crate::control::raft::disk::Sizes;
 use crate::control::raft::machine::LedgerSink;
+use crate::control::raft::meet::MeetAnswer;
 use crate::control::raft::{Cluster, ClusterStart, Host};
 use crate::control::seat::{Ending, Identity, Standing};
 use crate::control::startup::{Claim, Evidence, Startup, Step};
@@ -80,7 +82,7 @@ pub(super) struct Member {
 impl Member {
     /// A node that has not begun yet.
     pub fn new(dir: DataDir, facts: Facts) -> Arc<Member> {
-        let startup = startup(&dir, facts.claim);
+        let startup = startup(dir.identity(), facts.claim, dir.kept());
         Arc::new_cyclic(|own| Member {
             own: own.clone(),
             runtime: Handle::current(),
@@ -147,8 +149,20 @@ impl Member {
         }
     }
 
-    /// Begins a life in the cluster that the data directory names: opens its log and takes part.
+    /// Begins the first life of this process: in the cluster that the data directory names.
     pub async fn begin(&self) -> io::Result<Arc<Cluster>> {
+        let kept = self.dir.lock().kept();
+        self.begin_with(kept).await
+    }
+
+    /// Begins a life in a cluster for which this node has never acknowledged anything: it still
+    /// has all of that.
+    pub async fn begin_anew(&self) -> io::Result<Arc<Cluster>> {
+        self.begin_with(Kept::All).await
+    }
+
+    /// Opens the log of the cluster that the data directory names, and takes part.
+    async fn begin_with(&self, kept: Kept) -> io::Result<Arc<Cluster>> {
         let (identity, folder, (id, generation)) = {
             let dir = self.dir.lock();
             (dir.identity(), dir.raft_dir(), dir.cluster())
@@ -156,7 +170,7 @@ impl Member {
         let number = {
             let mut life = self.life.write();
             life.number += 1;
-            life.startup = startup(&self.dir.lock(), self.facts.claim);
+            life.startup = startup(identity, self.facts.claim, kept);
             life.cluster = None;
             life.number
         };
@@ -376,9 +390,9 @@ impl Member {
     }
 }
 
-fn startup(dir: &DataDir, claim: Claim) -> Startup {
-    let evidence = Evidence { kept: dir.kept(), ..Evidence::nothing() };
-    Startup::new(dir.identity(), claim, evidence, clock::now().mono_ns)
+fn startup(identity: Identity, claim: Claim, kept: Kept) -> Startup {
+    let evidence = Evidence { kept, ..Evidence::nothing() };
+    Startup::new(identity, claim, evidence, clock::now().mono_ns)
 }
 
 /// Where one life's log tells what it applied.
@@ -442,6 +456,11 @@ impl Answers for Member {
     ) -> Boxed<Result<Vec<u8>, String>> {
         match self.cluster() {
             Some(cluster) => cluster.answer(from, kind, body),
+            // Between two clusters, or before the first: who would meet us asks again.
+            None if kind == CallKind::Meet => Box::pin(async {
+                let busy = MeetAnswer::Busy("this node is joining another cluster".to_owned());
+                codec::encode(&busy).map_err(|error| error.to_string())
+            }),
             None => Box::pin(async { Err("this node is starting".to_owned()) }),
         }
     }

@@ -126,9 +126,9 @@ fn build(start: &Start, stop: Arc<Notify>, member: &Arc<Member>) -> Arc<NodeStat
 
 /// Opens the port for other nodes.
 fn link(start: &Start, own: &OwnAddress, member: &Arc<Member>) -> io::Result<Arc<PeerNet>> {
-    let (identity, (cluster, generation), book) = {
+    let (identity, (cluster, generation), is_founded, book) = {
         let dir = member.dir.lock();
-        (dir.identity(), dir.cluster(), dir.peers()?)
+        (dir.identity(), dir.cluster(), dir.is_founded(), dir.peers()?)
     };
     let addresses = own.announced(start.config.live());
     let config = PeerConfig {
@@ -141,7 +141,8 @@ fn link(start: &Start, own: &OwnAddress, member: &Arc<Member>) -> io::Result<Arc
         client: addresses.client,
         name: member.facts.name.clone(),
         server_version: env!("CARGO_PKG_VERSION").to_owned(),
-        seeds: start.seeds.clone(),
+        // Before it has joined they are strangers, whom `join_by_seeds` asks.
+        seeds: if is_founded { start.seeds.clone() } else { Vec::new() },
         book,
     };
     PeerNet::start(config, member.clone(), member.clone())
