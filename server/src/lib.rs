@@ -9,6 +9,8 @@
 //!                            |                    ^
 //!   slots (the table) --> control (its log) ------+ admission words: who owns what
 //!
+//!   io/peer --> peer: frames, greetings and calls between nodes; control talks through it
+//!
 //!   config: one declaration per option      resp: bytes <-> requests and replies
 //!   node: wires the cores to the edges      io: sockets, clock, randomness, threads, signals
 //! ```

@@ -116,14 +116,20 @@ impl Config {
         self.get_all(&[pattern])
     }
 
-    /// CONFIG GET of several patterns: each name once.
+    /// CONFIG GET of several patterns: each name once. A secret that only a start can set is not
+    /// shown: no client needs it, and no tool could set it back.
     pub fn get_all(&self, patterns: &[&str]) -> Vec<(&'static str, String)> {
         let held = self.held.read();
         let mut found = Vec::new();
         for (declaration, held) in options::all().zip(held.iter()) {
             for name in declaration.names() {
                 if patterns.iter().any(|pattern| answers_to(declaration, name, pattern)) {
-                    found.push((name, held.shown().to_owned()));
+                    let is_kept = declaration.secret && declaration.change == Change::Startup;
+                    let text = match held.shown() {
+                        shown if is_kept && !shown.is_empty() => "(hidden)",
+                        shown => shown,
+                    };
+                    found.push((name, text.to_owned()));
                 }
             }
         }

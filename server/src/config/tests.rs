@@ -160,6 +160,15 @@ fn passwords_are_not_in_errors() {
 }
 
 #[test]
+fn a_cluster_secret_is_never_shown() {
+    let set = config(&["--cluster-secret", "s3cret"]);
+    assert_eq!(set.text("cluster-secret"), "s3cret");
+    assert_eq!(set.get("cluster-secre*"), [("cluster-secret", "(hidden)".to_owned())]);
+    assert_eq!(config(&[]).get("cluster-secret"), [("cluster-secret", String::new())]);
+    refused(&["--cluster-secret", "a", "b"], "option 'cluster-secret': takes one value, got 2");
+}
+
+#[test]
 fn get_answers_to_patterns_and_aliases() {
     let config = config(&[]);
     let names = |pattern: &str| -> Vec<&str> {

@@ -8,4 +8,5 @@ pub mod expiry;
 pub mod listen;
 pub mod local;
 pub mod log;
+pub mod peer;
 pub mod signals;

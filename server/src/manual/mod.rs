@@ -14,6 +14,9 @@ pub mod invariants {
 pub mod wire {
     #![doc = include_str!("wire.md")]
 }
+pub mod wire_nodes {
+    #![doc = include_str!("wire-nodes.md")]
+}
 pub mod operating {
     #![doc = include_str!("operating.md")]
 }
@@ -68,6 +71,7 @@ mod tests {
             include_str!("architecture.md"),
             include_str!("invariants.md"),
             include_str!("wire.md"),
+            include_str!("wire-nodes.md"),
             include_str!("operating.md"),
             include_str!("differences.md"),
             include_str!("lost-writes.md"),

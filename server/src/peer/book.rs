@@ -176,12 +176,12 @@ impl Book {
         }
     }
 
-    /// A node greeted from here, the best address last. Was the best one news?
+    /// A node greeted from here, the best address last. Was one of them news?
     pub fn greeted(&mut self, node: NodeId, endpoints: &[Endpoint], now_ns: u64) -> bool {
         let Some(entry) = self.entry(node, now_ns) else { return false };
         entry.tries.soon(now_ns);
         let hears = endpoints.iter().filter(|e| !e.host.is_empty() && e.port != 0);
-        hears.map(|endpoint| entry.hear(endpoint.clone())).last().unwrap_or(false)
+        hears.fold(false, |news, endpoint| entry.hear(endpoint.clone()) | news)
     }
 
     /// Where a node was last found, or should be.
@@ -372,7 +372,8 @@ mod tests {
         book.ended(Target::Seed(0), Some(id(2)), 0, 0);
         book.ended(Target::Seed(1), Some(id(1)), 0, 0);
         book.ended(Target::Seed(2), None, 0, 0);
-        book.greeted(id(2), &[at(2)], 0);
+        assert!(book.greeted(id(2), &[at(2), at(2)], 0));
+        assert!(!book.greeted(id(2), &[at(2)], 0));
         assert_eq!(book.due(u64::MAX, |_| true), []);
         assert_eq!(book.next_due_ns(|_| true), u64::MAX);
         book.hear(id(3), at(3), 0);

@@ -128,6 +128,11 @@ pub fn put_frame(out: &mut Vec<u8>, kind: FrameKind, parts: &[&[u8]]) {
     }
 }
 
+/// The checksum of a frame: of the eight bytes before it, and of the payload behind it.
+pub fn checksum(head: &[u8], payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(head), payload)
+}
+
 /// A whole frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
@@ -176,7 +181,7 @@ impl Decoder {
                 return Err(FrameError::TooLong { got_bytes, max_bytes: max_payload_bytes });
             }
             let Some(payload) = rest.get(..length) else { return Ok(None) };
-            let got = crc32c::crc32c_append(crc32c::crc32c(&head[..8]), payload);
+            let got = checksum(&head[..8], payload);
             let expected = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
             if got != expected {
                 return Err(FrameError::Checksum { expected, got });

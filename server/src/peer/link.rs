@@ -498,8 +498,18 @@ impl Link {
         self.conversation.outbox.fill(out, OUTPUT_BYTES);
     }
 
-    /// When `poll` or `output` may have something without anything having come.
+    /// When `poll` or `output` may have something without anything having come; 0 is now.
     pub fn next_deadline_ns(&self) -> u64 {
+        if !self.control.is_empty() {
+            return 0;
+        }
+        if self.state == State::Up
+            && (self.pong_due.is_some()
+                || !self.told.is_empty()
+                || !self.conversation.outbox.is_empty())
+        {
+            return 0;
+        }
         if self.state != State::Up {
             return self.opened_ns.saturating_add(GREETING_LIMIT_NS);
         }

@@ -14,6 +14,9 @@ const NO_REPLICAS: &str = "there are no replicas yet.";
 /// Longest node name, in bytes: it stands in tables and log lines.
 const MAX_NAME_BYTES: usize = 64;
 
+/// Longest cluster secret, in bytes: a key file's content fits.
+const MAX_SECRET_BYTES: usize = 1024;
+
 pub(super) const OPTIONS: &[Declaration] = &[
     Declaration::new(
         "cluster-enabled",
@@ -39,6 +42,18 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "Port for other nodes; 0 = port + 10000, which must be a port.",
     )
     .startup(),
+    Declaration::new(
+        "cluster-secret",
+        Kind::Text,
+        "",
+        "Secret that all nodes of a cluster share: a node without it is not let in; empty = none.",
+    )
+    .startup()
+    .secret()
+    .check(|v| match v.text.len() <= MAX_SECRET_BYTES {
+        true => Ok(()),
+        false => Err("must be up to 1024 bytes"),
+    }),
     Declaration::new(
         "static-table",
         Kind::Text,
