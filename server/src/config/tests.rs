@@ -163,7 +163,7 @@ fn passwords_are_not_in_errors() {
 fn a_cluster_secret_is_never_shown() {
     let set = config(&["--cluster-secret", "s3cret"]);
     assert_eq!(set.text("cluster-secret"), "s3cret");
-    assert_eq!(set.get("cluster-s*"), [("cluster-secret", "(hidden)".to_owned())]);
+    assert_eq!(set.get("cluster-secre*"), [("cluster-secret", "(hidden)".to_owned())]);
     assert_eq!(config(&[]).get("cluster-secret"), [("cluster-secret", String::new())]);
     refused(&["--cluster-secret", "a", "b"], "option 'cluster-secret': takes one value, got 2");
 }

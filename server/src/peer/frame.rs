@@ -260,13 +260,20 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_frames_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400), cut in 1usize..50) {
+        fn any_bytes_are_frames_or_an_error(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            cut in 1usize..50,
+        ) {
             decode(&bytes, cut);
             decode(&[MAGIC.as_slice(), &bytes].concat(), cut);
         }
 
         #[test]
-        fn a_flipped_bit_is_noticed(sent in frames(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        fn a_flipped_bit_is_noticed(
+            sent in frames(),
+            at in any::<prop::sample::Index>(),
+            bit in 0u8..8,
+        ) {
             let mut bytes = stream(&sent);
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::outbox::{ANSWER_HEAD_BYTES, MAX_MESSAGE_BYTES, MAX_QUEUED_CALL_BYTES};
+use super::outbox::{MAX_MESSAGE_BYTES, MAX_QUEUED_CALL_BYTES};
 use super::wire::{Malformed, Reader};
 
 /// Most bytes of unfinished messages of one link: what the other side may have queued for it.
@@ -45,7 +45,6 @@ impl Inbox {
 
     /// Takes a piece of an answer; the message if it is whole now.
     pub fn take_answer(&mut self, payload: &[u8]) -> Result<Option<Whole>, Malformed> {
-        debug_assert!(ANSWER_HEAD_BYTES == 10, "read below");
         let mut from = Reader::new(payload);
         let (id, word, is_last) = head(&mut from)?;
         let body = self.join(id, is_last, from.rest())?;

@@ -1,10 +1,10 @@
 //! Which links are up: one per node.
 //!
 //! ```text
-//!   a second link of the same start        the first one stays, but for one that the lower id
-//!                                          dialed: it takes the place of one the higher dialed
-//!   a link of the same dialer              takes the place: the dialer knows that its old one ended
-//!   a link of a newer start                takes the place (PROTOCOL R6)
+//!   a second link of the same start    the first one stays, but for one that the lower id
+//!                                      dialed: it takes the place of one the higher dialed
+//!   a link of the same dialer          takes the place: the dialer knows that its old one ended
+//!   a link of a newer start            takes the place (PROTOCOL R6)
 //! ```
 //! Invariant: both sides decide alike, so two nodes that dial each other at once end with one link.
 //! Whoever can reach the other dials; nobody waits for the lower id.

@@ -41,10 +41,8 @@ pub(super) async fn run(inner: Arc<Inner>, handle: Arc<Handle>, stream: TcpStrea
         if is_lost {
             return;
         }
-        match pipe.write() {
-            // Who closed the link may have said why.
-            Err(error) => pipe.fail(&handle, error),
-            Ok(()) => {}
+        if let Err(error) = pipe.write() {
+            pipe.fail(&handle, error);
         }
         if is_closing {
             break;
