@@ -120,7 +120,8 @@ pub(super) fn framed_bytes(content: usize) -> usize {
 /// Appends a frame that will stand at `offset`. The content has at most `MAX_CONTENT_BYTES`.
 pub(super) fn frame(to: &mut Vec<u8>, content: &[u8], segment: u32, offset: u32, synced: u32) {
     assert!(content.len() <= MAX_CONTENT_BYTES, "{} bytes of content", content.len());
-    assert!(synced <= offset && offset as usize % FRAME_ALIGN == 0, "{synced} {offset}");
+    assert!(synced <= offset, "{synced} {offset}");
+    assert!((offset as usize).is_multiple_of(FRAME_ALIGN), "{offset}");
     let len = (content.len() as u32).to_le_bytes();
     let rest = [segment.to_le_bytes(), synced.to_le_bytes()].concat();
     let start = to.len();

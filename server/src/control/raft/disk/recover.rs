@@ -83,12 +83,11 @@ pub(super) fn replay(scans: Vec<Scan>) -> Result<Recovered, StoreError> {
         last_file = scan.file;
     }
     let first = state.entries.front().map(|entry| entry.log_id.index);
-    if let (Some(purged), Some(first)) = (state.purged, first) {
-        if first != purged.index + 1 {
-            let expected = format!("entries from index {} on", purged.index + 1);
-            let got = format!("entries from index {first} on");
-            return Err(Damage::at(&last_file, 0_u64, expected, got).into());
-        }
+    let due = state.purged.map(|purged| purged.index + 1).or(first);
+    if let (Some(due), Some(first)) = (due, first.filter(|first| due != Some(*first))) {
+        let expected = format!("entries from index {due} on");
+        let got = format!("entries from index {first} on");
+        return Err(Damage::at(&last_file, 0_u64, expected, got).into());
     }
     Ok(state)
 }

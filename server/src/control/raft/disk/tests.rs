@@ -4,7 +4,7 @@
 
 mod crashes;
 
-use super::kit::{SMALL, Watched, entry, id, snap, vote};
+use super::kit::{Watched, entry, id, snap, vote};
 use super::sim::SimDisk;
 use super::*;
 use crate::control::ledger::Ledger;
@@ -390,5 +390,4 @@ fn the_image_of_a_ledger_comes_back_as_it_was() {
     let again = Snap::parse(snap.bytes.to_vec()).expect("parses");
     assert_eq!((&again, &again.ledger), (&snap, &ledger));
     assert_eq!(again.ledger.history().len(), 5);
-    assert!(SMALL.segment_bytes < SEGMENT_BYTES);
 }

@@ -193,56 +193,35 @@ impl<D: RaftDisk> Writer<D> {
         self.journal.prepare()
     }
 
+    /// A job stays in front until it is done: what failed for want of room goes on from there.
     fn write_log(&mut self) -> Result<(), DiskError> {
-        while let Some(job) = self.jobs.pop_front() {
-            if let Err((job, error)) = self.write_job(job) {
-                if let Some(job) = job {
-                    self.jobs.push_front(job);
-                }
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Does one job; one that failed comes back as far as it is not done.
-    fn write_job(&mut self, job: Job) -> Result<(), (Option<Job>, DiskError)> {
-        match job {
-            Job::Append { mut entries, done } => {
-                while let Some((index, content)) = entries.front() {
-                    if let Err(error) = self.journal.put(content, Some(*index)) {
-                        return Err((Some(Job::Append { entries, done }), error));
+        while let Some(job) = self.jobs.front_mut() {
+            match job {
+                Job::Append { entries, .. } => {
+                    while let Some((index, content)) = entries.front() {
+                        self.journal.put(content, Some(*index))?;
+                        entries.pop_front();
                     }
-                    entries.pop_front();
                 }
-                self.unsynced.push(done);
-            }
-            Job::Truncate(from) => {
-                self.journal.put_truncate(from).map_err(|error| (Some(job), error))?;
-            }
-            Job::Committed(upto) => {
-                self.journal.put_committed(upto).map_err(|error| (Some(job), error))?;
-            }
-            Job::Purge(upto) => {
-                self.journal.put_purged(upto).map_err(|error| (Some(job), error))?;
-            }
-            Job::Vote { vote, done } => {
-                // In order: an append that came before is on the disk before the vote is.
-                let synced = self.journal.sync();
-                let written = synced.and_then(|()| self.replace_vote(&vote));
-                match written {
-                    Ok(()) => done(Ok(())),
-                    Err(error) => return Err((Some(Job::Vote { vote, done }), error)),
+                Job::Truncate(from) => self.journal.put_truncate(*from)?,
+                Job::Committed(upto) => self.journal.put_committed(*upto)?,
+                Job::Purge(upto) => self.journal.put_purged(*upto)?,
+                Job::Vote { vote, .. } => {
+                    // In order: an append that came before is on the disk before the vote is.
+                    self.journal.sync()?;
+                    self.unsynced.drain(..).for_each(|done| done(Ok(())));
+                    self.journal.replace(VOTE_FILE, &vote_bytes(vote))?;
                 }
+                Job::Snapshot { .. } => {}
             }
-            Job::Snapshot { .. } => self.snapshots.push_back(job),
+            match self.jobs.pop_front() {
+                Some(Job::Append { done, .. }) => self.unsynced.push(done),
+                Some(Job::Vote { done, .. }) => done(Ok(())),
+                Some(job @ Job::Snapshot { .. }) => self.snapshots.push_back(job),
+                _ => {}
+            }
         }
         Ok(())
-    }
-
-    fn replace_vote(&mut self, vote: &Vote) -> Result<(), DiskError> {
-        self.unsynced.drain(..).for_each(|done| done(Ok(())));
-        self.journal.replace(VOTE_FILE, &vote_bytes(vote))
     }
 
     fn write_snapshots(&mut self) -> Result<(), DiskError> {
