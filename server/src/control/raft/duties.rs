@@ -327,7 +327,9 @@ impl Duty<'_> {
                 self.cluster.applied(version, self.until).await;
                 verdicts.whole().map_err(|why| refused(why.to_string()))
             }
-            Fate::NotProposed => Err(Turned::End(OrderAnswer::NotLeader)),
+            Fate::NotProposed => {
+                Err(Turned::End(OrderAnswer::NotLeader { changed: *self.changed }))
+            }
             Fate::Unknown => Err(waiting("no majority of voters answers")),
         }
     }
