@@ -15,7 +15,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, VoteRequest,
+};
 use openraft::storage::{RaftLogStorage, RaftStateMachine};
 use openraft::{EmptyNode, Raft, RaftMetrics, ServerState, Vote};
 use parking_lot::Mutex;
@@ -320,8 +322,11 @@ impl Cluster {
     async fn take_append(&self, from: NodeId, body: &[u8]) -> Result<Vec<u8>, String> {
         let request: AppendEntriesRequest<TableRaft> = read(body)?;
         check_sender(&request.vote, from)?;
-        *self.leader_heard.lock() = Some(Instant::now());
-        write(&self.raft.append_entries(request).await.map_err(|error| error.to_string())?)
+        let answer = self.raft.append_entries(request).await.map_err(|error| error.to_string())?;
+        if !matches!(answer, AppendEntriesResponse::HigherVote(_)) {
+            *self.leader_heard.lock() = Some(Instant::now());
+        }
+        write(&answer)
     }
 
     async fn take_vote(&self, from: NodeId, body: &[u8]) -> Result<Vec<u8>, String> {

@@ -3,11 +3,10 @@
 //! Not how often that is asked (`orders`).
 //!
 //! ```text
-//!  Remove  holds slots? refuse -- votes? the vote moves -- RemoveNode -- the log lets it go -- done
-//!  Lost    answers? refuse -- sole copies without consent? refuse -- the vote moves
-//!          -- moves to it aborted, shared slots promoted, sole ones unassigned
-//!          -- owners take it out of their in-sync sets -- RemoveNode ... as above
-//!  Replace the other catches up and votes -- the old one votes no more -- done
+//!  Remove  holds slots? refuse -- votes? the vote moves -- RemoveNode -- the log lets it go
+//!  Lost    answers? refuse -- sole copies without consent? refuse -- the vote moves -- moves to
+//!          it end, shared slots are promoted, sole ones unassigned -- owners shrink -- RemoveNode
+//!  Replace the other catches up and votes -- the old one votes no more
 //! ```
 //! Invariant: a turn looks at the table and the members only, so any leader goes on where another
 //! stopped.
@@ -204,8 +203,8 @@ impl Duty<'_> {
         if let Some((owner, slots)) = ties.member.first_key_value() {
             let owner = self.name(*owner);
             return Err(waiting(format!(
-                "{owner}, which owns slots {slots}, still counts {name} in sync: it goes on without \
-                 it by itself; then give the order again"
+                "{owner}, which owns slots {slots}, still counts {name} in sync: it goes on \
+                 without it by itself; then give the order again"
             )));
         }
         self.take_away(node).await
@@ -328,7 +327,9 @@ impl Duty<'_> {
                 self.cluster.applied(version, self.until).await;
                 verdicts.whole().map_err(|why| refused(why.to_string()))
             }
-            Fate::NotProposed => Err(Turned::End(OrderAnswer::NotLeader)),
+            Fate::NotProposed => {
+                Err(Turned::End(OrderAnswer::NotLeader { changed: *self.changed }))
+            }
             Fate::Unknown => Err(waiting("no majority of voters answers")),
         }
     }

@@ -107,6 +107,10 @@ impl Cluster {
     }
 
     async fn meet(&self, newcomer: Newcomer) -> MeetAnswer {
+        // It was accepted somewhere, or is being founded, and knows no table yet.
+        if self.table().cluster().is_none() {
+            return MeetAnswer::Busy("this node is only just joining its cluster".to_owned());
+        }
         match decide(&self.side(), &newcomer.side) {
             meet::Meeting::Refused(why) => MeetAnswer::Refused(why),
             meet::Meeting::WeJoin => {

@@ -133,7 +133,8 @@ impl Cluster {
                     changed |= now;
                     waits_for = Some(why);
                 }
-                Some(OrderAnswer::NotLeader) | None => {}
+                Some(OrderAnswer::NotLeader { changed: now }) => changed |= now,
+                None => {}
             }
             if Instant::now() + RETRY_PAUSE >= deadline {
                 return Err(match waits_for {
@@ -186,7 +187,7 @@ impl Cluster {
     ) -> OrderAnswer {
         loop {
             if self.lead() != Lead::Mine {
-                return OrderAnswer::NotLeader;
+                return OrderAnswer::NotLeader { changed };
             }
             let answer = match self.turn(order, actor, until, &mut changed).await {
                 Turned::End(answer) => return answer,

@@ -1,6 +1,7 @@
 //! Whole clusters in one runtime: in-memory stores, an in-process network whose links can be cut,
 //! and time that passes when nobody has work.
 
+mod chaos;
 mod joining;
 mod links;
 mod memory;
@@ -21,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use self::links::Links;
-use self::memory::{MemoryLog, MemoryMachine};
+use self::memory::{Common, MemoryLog, MemoryMachine};
 use super::codec;
 use super::meet::{FORMAT_VERSION, MeetAnswer, MeetCall, Newcomer, Side};
 use super::{Cluster, ClusterStart, Host};
@@ -91,13 +92,18 @@ struct Member {
 /// A number of nodes of one cluster, and their network.
 struct Town {
     links: Arc<Links>,
+    history: Common,
     members: BTreeMap<u8, Member>,
 }
 
 impl Town {
+    fn empty() -> Town {
+        Town { links: Links::new(), history: Common::default(), members: BTreeMap::new() }
+    }
+
     /// A cluster of node 1.
     async fn founded() -> Town {
-        let mut town = Town { links: Links::new(), members: BTreeMap::new() };
+        let mut town = Town::empty();
         town.start(1, cluster_id(1)).await;
         let first = &town.members[&1].cluster;
         let founded = first.found(ClusterSettings::default(), new_node(1), "itself").await;
@@ -123,7 +129,12 @@ impl Town {
 
     /// Starts a node with empty stores.
     async fn start(&mut self, n: u8, cluster: ClusterId) {
-        let (log, machine) = (MemoryLog::default(), MemoryMachine::default());
+        // Nodes of other clusters have a history of their own.
+        let machine = match cluster == cluster_id(1) {
+            true => MemoryMachine::in_common(&self.history),
+            false => MemoryMachine::default(),
+        };
+        let log = MemoryLog::default();
         self.start_with(n, cluster, 1, log, machine).await;
     }
 

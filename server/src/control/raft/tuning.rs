@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::{Config, ConfigError, SnapshotPolicy};
+use openraft::{Config, SnapshotPolicy};
 use slots::ClusterId;
 
 /// Between heartbeats, ms, and the time openraft waits for one AppendEntries. A tenth of the
@@ -49,8 +49,8 @@ pub(super) const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// Entries a node may lack and still be caught up: what may be on the way to it.
 pub(super) const CAUGHT_UP_ENTRIES: u64 = 32;
 
-/// Openraft's configuration.
-pub(super) fn config(cluster: ClusterId) -> Result<Arc<Config>, ConfigError> {
+/// Openraft's configuration, or what openraft has against it.
+pub(super) fn config(cluster: ClusterId) -> Result<Arc<Config>, String> {
     let config = Config {
         cluster_name: cluster.to_string(),
         heartbeat_interval: HEARTBEAT_MS,
@@ -65,5 +65,5 @@ pub(super) fn config(cluster: ClusterId) -> Result<Arc<Config>, ConfigError> {
         purge_batch_size: PURGE_BATCH_ENTRIES,
         ..Config::default()
     };
-    config.validate().map(Arc::new)
+    config.validate().map(Arc::new).map_err(|error| error.to_string())
 }

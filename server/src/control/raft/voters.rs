@@ -200,7 +200,7 @@ impl Council {
         let leaving = self.voters.len() - lasting;
         let needed = if lasting < wanted {
             // An even number of voters bears no more failures than one less: two come together.
-            leaving > 0 || lasting % 2 == 0 || ready.len() >= 2
+            leaving > 0 || lasting.is_multiple_of(2) || ready.len() >= 2
         } else {
             leaving == 0 && self.voters.len() == wanted && self.would_spread(best)
         };

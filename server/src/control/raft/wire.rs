@@ -76,8 +76,8 @@ pub(super) enum OrderAnswer {
     Done { changed: bool, text: String },
     /// Not possible.
     Refused(String),
-    /// Another node leads, or nobody; part of it may be done.
-    NotLeader,
+    /// Another node leads, or nobody.
+    NotLeader { changed: bool },
     /// Not at its end when the time was up, and what it waits for.
     Unfinished { changed: bool, why: String },
 }

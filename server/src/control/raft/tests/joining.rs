@@ -97,6 +97,13 @@ async fn who_accepts_somebody_does_not_dissolve() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_knows_no_table_yet_meets_nobody() {
+    let mut town = Town::of(1).await;
+    town.start(2, cluster_id(1)).await;
+    assert!(matches!(town.meet(3, 2, "0-9", 0).await, MeetAnswer::Busy(_)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wiped_disk_under_a_known_id_is_refused() {
     let town = Town::of(2).await;
     let mut node = new_node(2);

@@ -118,22 +118,38 @@ struct Machine {
     installed: u64,
 }
 
+/// What all machines of a cluster have applied, by index: they must agree.
+#[derive(Clone, Default)]
+pub(super) struct Common(Arc<Mutex<BTreeMap<u64, LogId<Member>>>>);
+
+impl Common {
+    fn agree(&self, applied: LogId<Member>) {
+        let before = *self.0.lock().entry(applied.index).or_insert(applied);
+        assert_eq!(before, applied, "two nodes applied different entries at one index");
+    }
+}
+
 #[derive(Clone)]
 pub(super) struct MemoryMachine {
     machine: Arc<Mutex<Machine>>,
+    history: Option<Common>,
     shown: Arc<watch::Sender<Arc<SlotTable>>>,
 }
 
 impl Default for MemoryMachine {
     fn default() -> MemoryMachine {
         let shown = Arc::new(watch::Sender::new(Arc::new(SlotTable::new())));
-        MemoryMachine { machine: Arc::default(), shown }
+        MemoryMachine { machine: Arc::default(), history: None, shown }
     }
 }
 
 impl MemoryMachine {
     pub(super) fn table(&self) -> watch::Receiver<Arc<SlotTable>> {
         self.shown.subscribe()
+    }
+
+    pub(super) fn in_common(history: &Common) -> MemoryMachine {
+        MemoryMachine { history: Some(history.clone()), ..MemoryMachine::default() }
     }
 
     /// Snapshots that came from another node.
@@ -181,6 +197,7 @@ impl RaftStateMachine<TableRaft> for MemoryMachine {
         for entry in entries {
             let version = TableVersion(entry.log_id.index);
             machine.state.last = Some(entry.log_id);
+            self.history.iter().for_each(|history| history.agree(entry.log_id));
             let verdicts = match entry.payload {
                 EntryPayload::Normal(entry) => Some(machine.state.ledger.apply(&entry, version)),
                 EntryPayload::Membership(members) => {

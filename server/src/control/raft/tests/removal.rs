@@ -204,6 +204,37 @@ async fn another_node_votes_in_the_place_of_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_leaders_vote_goes_to_another() {
+    let town = Town::of(4).await;
+    let leader = town.leader().expect("a leader");
+    let order = Order::ReplaceVoter { old: node_id(leader), new: None };
+    let done = town.order(leader, order).await.expect("done");
+    assert_eq!(done, OrderDone { changed: true, text: format!("node-{leader} votes no more") });
+    let next = town.leader().expect("a leader");
+    assert_eq!(town.view(next).learners, [node_id(leader)]);
+    assert_eq!(town.view(next).voters.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_node_does_not_campaign() {
+    let town = Town::of(3).await;
+    let leader = town.leader().expect("a leader");
+    let gone = (1..=3).find(|n| *n != leader).expect("another");
+    town.order(leader, remove(gone)).await.expect("done");
+    let vote = openraft::Vote::new(99, super::super::types::Member(node_id(gone)));
+    let body = codec::encode(&openraft::raft::VoteRequest::new(vote, None)).expect("it is short");
+    let port = town.links.port(node_id(gone));
+    let answer = port.call(node_id(leader), CallKind::RaftVote, body.clone(), PATIENCE).await;
+    let Err(CallError::Refused(why)) = answer else { panic!("{answer:?}") };
+    assert!(why.contains("is removed from the cluster"), "{why}");
+    // Nor can it campaign in another's name.
+    let port = town.links.port(node_id(9));
+    let answer = port.call(node_id(leader), CallKind::RaftVote, body, PATIENCE).await;
+    let Err(CallError::Refused(why)) = answer else { panic!("{answer:?}") };
+    assert!(why.contains("the link is to node"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_can_vote_instead_when_all_vote() {
     let town = Town::of(3).await;
     let order = Order::ReplaceVoter { old: node_id(2), new: None };

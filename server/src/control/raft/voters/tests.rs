@@ -8,9 +8,8 @@ fn id(n: u8) -> NodeId {
     NodeId::from_bytes([n; 20])
 }
 
-/// Nodes as text: upper case: silent; `-`: behind; `@z`: in zone z;
-/// `*` votes, `+` is a learner, without either the log does not reach it; `!`: draining; `#`: not in
-/// the table.
+/// Nodes as text: upper case: silent; `-`: behind; `@z`: in zone z; `!`: draining; `#`: not in
+/// the table; `*` votes, `+` is a learner, without either the log does not reach it.
 fn council(text: &str) -> Council {
     let mut council = Council { leader: Some(id(b'a')), settled: true, ..Council::default() };
     for word in text.split(' ') {
