@@ -111,7 +111,7 @@ fn the_servers_word_decides_the_exit_code() {
         ("REFUSED node-b is the last voter; add a node first", 1, "add a node first"),
         ("ERR no such order", 1, "no such order"),
         ("UNKNOWN the time was up", 3, "give the same command again"),
-        ("NOQUORUM 1 of 3 voters answers", 3, "when a majority is back"),
+        ("NOQUORUM no majority answers: start them", 3, "node-c at 127.0.0.1"),
         ("CLUSTERDOWN the table is not there", 4, "it is not ready"),
     ] {
         let nodes = cluster(move |_, line, status| match line {
@@ -232,6 +232,25 @@ fn a_loss_is_typed_not_waved_through() {
     let words = ["node", "lost", "node-c", "--accept-loss", "--confirm", "node-c"];
     slotctl(&words).at(&all[0]).fails(1, "it is not lost");
     no_orders(&all);
+}
+
+#[test]
+fn consent_to_a_loss_is_not_sent_where_none_was_shown() {
+    let mut nodes = cluster(|_, line, mut status| match line {
+        "SLOTD SLOTS" => {
+            let mut rows = crate::fake::rows();
+            rows[2].in_sync.push("node-a".into());
+            crate::fake::json(&rows)
+        }
+        _ => {
+            status.nodes[2].health = "unreachable".into();
+            answer_as(line, status)
+        }
+    });
+    drop(nodes.pop());
+    let words = ["node", "lost", "node-c", "--accept-loss", "--yes"];
+    assert_eq!(slotctl(&words).at(&nodes[0]).end().exit, 0);
+    assert_eq!(nodes[0].orders(), [format!("SLOTD NODE LOST {}", id(2))]);
 }
 
 #[test]

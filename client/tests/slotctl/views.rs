@@ -261,12 +261,20 @@ fn a_view_without_a_majority_says_that_it_may_be_old() {
 fn stale_asks_every_node_and_a_reset_that_misses_one_is_unfinished() {
     let mut nodes = healthy();
     let ended = slotctl(&["stale"]).at(&nodes[0]).end();
-    assert_eq!((ended.exit, ended.out.as_str()), (0, "21 refusals for slots of other nodes\n"));
+    assert_eq!(
+        (ended.exit, ended.out.as_str()),
+        (0, "21 refusals for slots of other nodes, counted by 3 of 3 nodes\n")
+    );
     drop(nodes.pop());
     let ended = slotctl(&["stale", "--reset"]).at(&nodes[0]).end();
     assert_eq!(ended.exit, 3);
     assert!(ended.out.contains("node-c was not heard: connection refused"), "{}", ended.out);
     assert!(nodes[1].asked().contains(&"SLOTD STALE RESET".to_owned()));
+    let old = cluster(|_, line, status| match line {
+        "SLOTD STATUS" => answer_as(line, status),
+        _ => Reaction::Error("ERR unknown subcommand 'STALE'. Try SLOTD HELP."),
+    });
+    slotctl(&["stale"]).at(&old[0]).fails(4, "no node told what it counted: it is no slotd");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::edge::{self, Connection, Login, Terminal, Trouble};
 use crate::exit::{Exit, Failure};
 use crate::find::{self, Next, Place, Source, Start};
 use crate::request::Request;
-use crate::survey::Survey;
+use crate::survey::{REMOVED, Survey};
 
 /// Longest wait for the answer to a question: a node that lives answers within milliseconds.
 pub(crate) const QUESTION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -76,7 +76,8 @@ impl Cluster {
 
     /// The cluster as one node sees it; the others are learned from it.
     pub(crate) fn status(&mut self) -> Result<Status, Failure> {
-        let status: Status = self.ask(&Request::Status)?;
+        let mut status: Status = self.ask(&Request::Status)?;
+        status.nodes.retain(|node| node.state != REMOVED);
         if status.me.parse::<NodeId>().is_err() {
             return Err(not_understood("`me` is no id of a node"));
         }

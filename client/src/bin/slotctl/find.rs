@@ -140,11 +140,7 @@ pub(crate) fn after(request: &Request, trouble: &Trouble) -> Next {
 
 /// The end when no node gave an answer: `tried` are places and reasons.
 pub(crate) fn nobody(tried: &[(Place, Trouble, Exit)], source: Source) -> Failure {
-    let each: Vec<String> = tried
-        .iter()
-        .map(|(place, trouble, _)| format!("{}: {}", place.shown(), trouble.text()))
-        .collect();
-    let each = each.join("; ");
+    let each = reasons(tried);
     let lost = tried.iter().any(|(_, trouble, _)| matches!(trouble, Trouble::Lost(_)));
     if tried.iter().any(|(_, _, exit)| *exit == Exit::Unfinished) {
         let again = if lost {
@@ -159,6 +155,20 @@ pub(crate) fn nobody(tried: &[(Place, Trouble, Exit)], source: Source) -> Failur
         Source::Given => "",
     };
     Failure::new(Exit::Unreachable, format!("cannot reach a node of the cluster: {each}{hint}"))
+}
+
+/// Places and reasons; those with the same reason together.
+fn reasons(tried: &[(Place, Trouble, Exit)]) -> String {
+    let mut reasons: Vec<(String, &str)> = Vec::new();
+    for (place, trouble, _) in tried {
+        match reasons.iter_mut().find(|(_, why)| *why == trouble.text()) {
+            Some((places, _)) => *places = format!("{places}, {}", place.shown()),
+            None => reasons.push((place.shown(), trouble.text())),
+        }
+    }
+    let each: Vec<String> =
+        reasons.into_iter().map(|(places, why)| format!("{places}: {why}")).collect();
+    each.join("; ")
 }
 
 #[cfg(test)]
@@ -253,6 +263,10 @@ mod tests {
             [(place.clone(), lost, Exit::Unfinished), (place, refused(), Exit::Unreachable)];
         let failure = nobody(&tried, Source::Given);
         assert_eq!(failure.exit, Exit::Unfinished);
+        let other = Place { endpoint: Endpoint::new("h", 2), name: Some("b".into()) };
+        let both = [tried[1].clone(), (other, refused(), Exit::Unreachable)];
+        let text = nobody(&both, Source::Given).text;
+        assert!(text.ends_with("cluster: h:1, b at h:2: connection refused"), "{text}");
         assert!(failure.text.contains("not known whether it was done"), "{}", failure.text);
     }
 }

@@ -134,7 +134,7 @@ pub(crate) enum Assignment {
     Left(SlotRanges),
 }
 
-/// `assign`. Refuses slots that another node owns, and nodes that are draining.
+/// `assign`. Refuses slots that another node owns.
 pub(crate) fn assign(
     status: &Status,
     slots: &SlotRanges,

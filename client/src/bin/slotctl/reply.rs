@@ -20,14 +20,10 @@ pub(crate) fn judge(error: &str) -> Verdict {
     let sentence = if sentence.is_empty() { code } else { sentence };
     match code {
         "REFUSED" => Verdict::Stop(Exit::Refused, sentence.into()),
-        "UNKNOWN" => Verdict::Stop(
-            Exit::Unfinished,
-            format!("{sentence}; it is not known whether it was done: give the same command again"),
-        ),
-        "NOQUORUM" => Verdict::Elsewhere(
-            Exit::Unfinished,
-            format!("{sentence}; give the same command again when a majority is back"),
-        ),
+        "UNKNOWN" => {
+            Verdict::Stop(Exit::Unfinished, format!("{sentence}; give the same command again"))
+        }
+        "NOQUORUM" => Verdict::Elsewhere(Exit::Unfinished, sentence.into()),
         "LOADING" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY" => {
             Verdict::Elsewhere(Exit::Unreachable, format!("it is not ready: {sentence}"))
         }
@@ -65,7 +61,7 @@ mod tests {
     fn the_clusters_word_is_the_answer() {
         check("REFUSED node-c owns slots", "stop 1: node-c owns slots");
         check("ERR no such node", "stop 1: no such node");
-        check("UNKNOWN the time was up", "stop 3: the time was up; it is not known");
+        check("UNKNOWN the time was up", "stop 3: the time was up; give the same");
         check("WRONGPASS invalid", "stop 1: invalid (give --password-file");
         check("NOPERM no", "stop 1: NOPERM no");
         check("REFUSED", "stop 1: REFUSED");
@@ -73,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_node_that_cannot_tell_is_not_the_cluster() {
-        check("NOQUORUM no majority answers", "elsewhere 3: no majority answers; give");
+        check("NOQUORUM no majority answers", "elsewhere 3: no majority answers");
         check("CLUSTERDOWN no quorum", "elsewhere 4: it is not ready: no quorum");
         check("LOADING the table", "elsewhere 4");
         check("ERR unknown command 'SLOTD', with args", "elsewhere 4: it is no slotd");

@@ -8,6 +8,9 @@ use slots::admin::{NodeStatus, Status};
 
 use crate::names;
 
+/// The state of a row that is a tombstone: no node any more.
+pub(crate) const REMOVED: &str = "removed";
+
 /// The cluster, from the newest view among the nodes that answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Survey {
@@ -41,7 +44,8 @@ impl Survey {
     /// Puts the answers together. `first` is the answer of the node that was found first, `heard`
     /// those of the nodes that it knows, by id.
     pub(crate) fn new(first: Status, heard: Vec<(String, Result<Status, String>)>) -> Survey {
-        let base = newest(&first, &heard);
+        let mut base = newest(&first, &heard);
+        base.nodes.retain(|node| node.state != REMOVED);
         let nodes = base.nodes.iter().map(|row| Seen {
             row: row.clone(),
             answer: heard
@@ -116,7 +120,8 @@ fn judge_answer(base: &Status, id: &str, answer: &Result<Status, String>) -> Ans
     }
 }
 
-fn shown_cluster(status: &Status) -> &str {
+/// The cluster's id for people.
+pub(crate) fn shown_cluster(status: &Status) -> &str {
     if status.cluster.is_empty() { "(none)" } else { &status.cluster }
 }
 
@@ -199,6 +204,15 @@ mod tests {
             Ok(status)
         });
         assert_eq!(survey.base.me, id(2));
+    }
+
+    #[test]
+    fn a_tombstone_is_no_node() {
+        let survey = survey(|n, mut status| {
+            status.nodes[2].state = REMOVED.into();
+            if n == 2 { Err("connection refused".into()) } else { Ok(status) }
+        });
+        assert_eq!(survey.nodes.len(), 2);
     }
 
     #[test]

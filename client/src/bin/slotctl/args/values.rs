@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use slots::{Endpoint, SlotRanges};
 
-/// Most changes `history` asks for: some hundred KB of JSON, and more than anybody reads.
-pub(crate) const MAX_HISTORY: u32 = 10_000;
+/// Most changes `history` asks for: as many as a node keeps.
+pub(crate) const MAX_HISTORY: u32 = 1_000;
 /// Longest time an option takes, seconds: a day is for ever to who waits.
 const MAX_DURATION_S: u64 = 86_400;
 /// How far above the client port a node listens for other nodes, if nothing else is said: Redis's

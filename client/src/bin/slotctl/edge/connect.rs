@@ -16,6 +16,9 @@ use crate::resp::{self, Reply};
 /// first retry of TCP.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The name that stands for slotctl in the cluster's history and in CLIENT LIST.
+const CLIENT_NAME: &[u8] = b"slotctl";
+
 /// How to log in.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Login {
@@ -51,6 +54,8 @@ impl Trouble {
 /// An open connection.
 pub(crate) struct Connection {
     stream: BufReader<Timed>,
+    /// Sent ahead of the first question, its reply dropped: it costs no round trip.
+    preface: Vec<u8>,
 }
 
 impl Connection {
@@ -60,7 +65,8 @@ impl Connection {
         let unreached = |error: io::Error| Trouble::Unreached(words(&error));
         let stream = connect(to, timeout.min(CONNECT_TIMEOUT)).map_err(unreached)?;
         stream.set_nodelay(true).map_err(unreached)?;
-        let mut connection = Connection { stream: BufReader::new(Timed { stream, deadline }) };
+        let stream = BufReader::new(Timed { stream, deadline });
+        let mut connection = Connection { stream, preface: Vec::new() };
         if let Some(password) = &login.password {
             let user = login.user.iter().map(|user| user.clone().into_bytes());
             let words = [b"AUTH".to_vec()].into_iter().chain(user).chain([password.clone().into()]);
@@ -72,6 +78,8 @@ impl Connection {
                 Err(error) => return Err(unreached(error)),
             }
         }
+        let name = [b"CLIENT".to_vec(), b"SETNAME".to_vec(), CLIENT_NAME.to_vec()];
+        connection.preface = resp::encode(&name);
         Ok(connection)
     }
 
@@ -94,7 +102,13 @@ impl Connection {
         let timed = self.stream.get_mut();
         timed.deadline = deadline;
         timed.stream.set_write_timeout(Some(timed.left()?))?;
-        timed.stream.write_all(&resp::encode(words))?;
+        let mut bytes = std::mem::take(&mut self.preface);
+        let has_preface = !bytes.is_empty();
+        bytes.extend(resp::encode(words));
+        timed.stream.write_all(&bytes)?;
+        if has_preface {
+            resp::read(&mut self.stream)?;
+        }
         resp::read(&mut self.stream)
     }
 }

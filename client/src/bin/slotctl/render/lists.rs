@@ -128,7 +128,10 @@ pub(crate) fn stale(nodes: &[StaleNode], paint: Paint) -> String {
             (slot.refusals, cells.into())
         }));
     }
-    let mut text = format!("{} for slots of other nodes\n", count_u64(refusals, "refusal"));
+    let heard = nodes.iter().filter(|node| node.stale.is_some()).count();
+    let by = format!("counted by {heard} of {}", count(nodes.len(), "node"));
+    let refusals = count_u64(refusals, "refusal");
+    let mut text = format!("{refusals} for slots of other nodes, {by}\n");
     let headings = ["CLIENT", "HOST", "ASKED", "REFUSALS", "LAST (UTC)", "LAST SLOT"];
     text.push_str(&worst(clients, &headings, paint));
     text.push_str(&worst(slots, &["SLOT", "ASKED", "REFUSALS", "OWNER"], paint));
@@ -259,7 +262,10 @@ mod tests {
         let nodes = [node("node-a", Some(few)), node("node-b", Some(many)), silent];
         golden::check("stale", &stale(&nodes, Paint::Plain));
         let none = [node("node-a", Some(Stale::default()))];
-        assert_eq!(stale(&none, Paint::Plain), "0 refusals for slots of other nodes\n");
+        assert_eq!(
+            stale(&none, Paint::Plain),
+            "0 refusals for slots of other nodes, counted by 1 of 1 node\n"
+        );
     }
 
     #[test]

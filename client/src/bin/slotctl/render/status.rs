@@ -8,13 +8,13 @@ use slots::admin::{NodeStatus, Status};
 
 use super::{Cell, Paint, Tone, columns, count, plain, short_slots, visible};
 use crate::health::{self, Health, Quorum};
-use crate::survey::{Answer, Seen, Survey};
+use crate::survey::{Answer, Seen, Survey, shown_cluster};
 
 /// The status as text.
 pub(crate) fn text(survey: &Survey, health: &Health, paint: Paint) -> String {
     let base = &survey.base;
     let mut lines = vec![
-        format!("cluster {}, generation {}", base.cluster, base.generation),
+        format!("cluster {}, generation {}", shown_cluster(base), base.generation),
         tables(survey),
         format!("leader: {}", health::leader(base).unwrap_or("none known")),
         votes(survey),

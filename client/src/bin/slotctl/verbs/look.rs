@@ -96,6 +96,11 @@ pub(super) fn stale(session: &mut Session, args: &StaleArgs) -> Result<Shown, Fa
         lists::StaleNode { node, error, stale }
     };
     let nodes: Vec<_> = answers.into_iter().map(node).collect();
+    if nodes.iter().all(|node| node.stale.is_none()) {
+        let why = nodes.iter().find_map(|node| node.error.as_deref()).unwrap_or("there is none");
+        let text = format!("no node told what it counted: {why}");
+        return Err(Failure::new(Exit::Unreachable, text));
+    }
     let silent = nodes.iter().any(|node| node.error.is_some());
     // What is only looked at may be incomplete and says so; a reset that is, is unfinished.
     let exit = if silent && args.reset { Exit::Unfinished } else { Exit::Done };

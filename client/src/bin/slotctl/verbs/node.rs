@@ -6,6 +6,7 @@ use slots::admin::SlotStatus;
 
 use super::{Session, Shown, target, target_or_gone};
 use crate::args::NodeVerb;
+use crate::confirm::Question;
 use crate::exit::Failure;
 use crate::plan;
 use crate::request::{Loss, Order, Request};
@@ -48,5 +49,7 @@ fn lost(session: &mut Session, node: &str, loss: Loss) -> Result<Shown, Failure>
     let rows: Vec<SlotStatus> = session.cluster.ask(&Request::Slots)?;
     let plan = plan::lost(&survey, &rows, &target, loss)?;
     session.confirm(&plan, "node lost")?;
-    session.order(Order::Lost(target.id, loss))
+    // Consent goes out only where a loss was shown: if the view was old, the cluster refuses.
+    let shown = if let Question::Typed(_) = plan.question { loss } else { Loss::Refused };
+    session.order(Order::Lost(target.id, shown))
 }
