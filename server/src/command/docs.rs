@@ -32,9 +32,9 @@ const INTRODUCTION: &str = "\
 Made from the command table (`command/families`); `UPDATE_EXPECT=1` rewrites this page.
 
 *arity* counts the words of a request with the command's own; a negative number says \"at least\".
-*since* is the Redis version that has the command first; of SLOTD it is the version of slotd. *flags*
-are those of COMMAND INFO. Subcommands stand below their container. What a command does otherwise than in Redis is in the
-chapter on differences; what this node answers is COMMAND DOCS.
+*since* is the Redis version that has the command first; of SLOTD it is the version of slotd.
+*flags* are those of COMMAND INFO. Subcommands stand below their container. What a command does
+otherwise than in Redis is in the chapter on differences; what this node answers is COMMAND DOCS.
 ";
 
 /// The manual's chapter on commands, as markdown.

@@ -40,6 +40,16 @@ impl CommandError {
         CommandError::err(format_args!("wrong number of arguments for '{name}' command"))
     }
 
+    /// Redis's words for a subcommand with more arguments than it has; `word` as it was sent.
+    pub fn subcommand(container: &str, word: &[u8]) -> CommandError {
+        /// As much of the word is shown, as in Redis.
+        const SHOWN_BYTES: usize = 128;
+        let word = String::from_utf8_lossy(&word[..word.len().min(SHOWN_BYTES)]);
+        CommandError::err(format_args!(
+            "unknown subcommand or wrong number of arguments for '{word}'. Try {container} HELP."
+        ))
+    }
+
     /// The error line without the `-`.
     pub fn text(&self) -> &str {
         match self {

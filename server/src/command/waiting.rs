@@ -178,3 +178,49 @@ fn cut(text: &str, limit: usize) -> &str {
     let end = (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestNode;
+
+    #[test]
+    fn the_bell_wakes_who_waits_and_rings_for_who_comes_later() {
+        let bell = Bell::default();
+        std::thread::scope(|threads| {
+            threads.spawn(|| bell.ring());
+            // Ended by the bell: the test would take an hour else.
+            bell.wait_for(Duration::from_secs(3600));
+        });
+        assert!(bell.has_rung());
+        bell.wait_for(Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn an_outcome_goes_to_the_waiter_or_if_it_left_to_the_log() {
+        let node = TestNode::new(&[]).node;
+        let outcome = Outcome::new();
+        outcome.tell(|_| panic!("in time"))(1);
+        assert_eq!(outcome.wait(&node, CHANGE_LIMIT), Some(1));
+
+        let outcome = Outcome::<i32>::new();
+        let late = Arc::new(AtomicUsize::new(0));
+        let seen = late.clone();
+        let tell = outcome.tell(move |value| seen.store(value as usize, Ordering::SeqCst));
+        assert_eq!(outcome.wait(&node, CHANGE_LIMIT), None);
+        tell(7);
+        assert_eq!(late.load(Ordering::SeqCst), 7);
+    }
+
+    #[test]
+    fn history_names_user_client_and_address_within_its_limit() {
+        let address = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535";
+        let client = ClientShared::new(1, address.into(), String::new(), 1, 0);
+        assert_eq!(actor(&client), format!("default {address}"));
+        client.set_names(|names| names.name = b"slotctl".to_vec());
+        assert_eq!(actor(&client), format!("default (slotctl) {address}"));
+        client.set_names(|names| names.name = "\u{e9}".repeat(500).into_bytes());
+        let actor = actor(&client);
+        assert!(actor.len() <= MAX_ACTOR_BYTES && actor.ends_with(address), "{actor}");
+    }
+}

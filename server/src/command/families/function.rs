@@ -114,7 +114,7 @@ fn crc64(bytes: &[u8]) -> u64 {
 
 fn restore(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     if args.len() > 4 {
-        return Err(CommandError::arity("function|restore"));
+        return Err(CommandError::subcommand("FUNCTION", args.at(1)));
     }
     let is_policy = |word: &[u8]| {
         ["append", "replace", "flush"].iter().any(|w| word.eq_ignore_ascii_case(w.as_bytes()))
@@ -169,7 +169,7 @@ fn flush(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
             let text = "ERR FUNCTION FLUSH only supports SYNC|ASYNC option";
             return Err(CommandError::Static(text));
         }
-        _ => return Err(CommandError::arity("function|flush")),
+        _ => return Err(CommandError::subcommand("FUNCTION", args.at(1))),
     }
     cx.reply.ok();
     Ok(())

@@ -30,7 +30,7 @@ pub(super) fn meet(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
 fn bus_endpoint(args: &Args<'_>) -> Result<Endpoint, CommandError> {
     let shown = |at: usize| String::from_utf8_lossy(args.at(at));
     if args.len() > 5 {
-        return Err(CommandError::arity("cluster|meet"));
+        return Err(too_many(args));
     }
     let port = parse_i64(args.at(3)).ok_or_else(|| {
         CommandError::err(format_args!("Invalid TCP base port specified: {}", shown(3)))
@@ -79,6 +79,7 @@ pub(super) fn reset(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     let is = |word: &str| args.len() == 3 && args.at(2).eq_ignore_ascii_case(word.as_bytes());
     let hard = match args.len() {
         2 => false,
+        4.. => return Err(too_many(args)),
         _ if is("hard") => true,
         _ if is("soft") => false,
         _ => return Err(CommandError::Syntax),
@@ -90,6 +91,10 @@ pub(super) fn reset(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     carry_out(cx, Order::Reset { hard })?;
     cx.reply.ok();
     Ok(())
+}
+
+fn too_many(args: &Args<'_>) -> CommandError {
+    CommandError::subcommand("CLUSTER", args.at(1))
 }
 
 fn carry_out(cx: &NodeCx<'_>, order: Order) -> Result<OrderDone, CommandError> {
@@ -129,7 +134,10 @@ pub(super) fn fail_over(_: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     let known = ["force", "takeover"]
         .iter()
         .any(|word| args.len() == 3 && args.at(2).eq_ignore_ascii_case(word.as_bytes()));
-    if args.len() > 2 && !known {
+    if args.len() > 3 {
+        return Err(too_many(args));
+    }
+    if args.len() == 3 && !known {
         return Err(CommandError::Syntax);
     }
     Err(CommandError::Static("ERR You should send CLUSTER FAILOVER to a replica"))
