@@ -70,7 +70,12 @@ impl Member {
     }
 
     async fn meet_once(&self, bus: &Endpoint, deadline: Instant) -> Result<Met, OrderError> {
+        // One change of cluster at a time, up to the seat in the new one.
+        let turn = self.turn.lock().await;
         let Some(cluster) = self.cluster() else { return Ok(Met::Busy("starting".to_owned())) };
+        if self.standing() != Standing::Seated {
+            return Ok(Met::Busy("this node has no seat in its own cluster yet".to_owned()));
+        }
         let alone = cluster.side().nodes <= 1;
         // Held until this node has joined or stays: nobody joins what is going away.
         let dissolving = match alone.then(|| cluster.begin_dissolving()).transpose() {
@@ -96,6 +101,7 @@ impl Member {
             MeetAnswer::YouShouldAccept => {
                 drop(suspended);
                 drop(dissolving);
+                drop(turn);
                 self.wait_for_newcomer(&cluster, bus, deadline).await.map(Met::Done)
             }
             MeetAnswer::Refused(why) => Err(refused(why)),
@@ -191,6 +197,7 @@ impl Member {
     ///
     /// Refuses while the node has keys, and while it owns slots that others know to be its own.
     pub(super) async fn reset(&self, hard: bool) -> Result<OrderDone, OrderError> {
+        let _turn = self.turn.lock().await;
         let Some(cluster) = self.cluster() else { return Err(OrderError::NoQuorum) };
         let me = self.identity().node;
         let side = cluster.side();

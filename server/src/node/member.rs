@@ -73,6 +73,8 @@ pub(super) struct Member {
     annals: Arc<Annals>,
     /// A table is applied and roles are given by one at a time, in order.
     applying: Mutex<()>,
+    /// Held by whatever changes the cluster this node is in.
+    pub(super) turn: tokio::sync::Mutex<()>,
     /// A member told us that we were taken out of the cluster; our own table may never say so.
     removed: AtomicBool,
     state: OnceLock<Arc<NodeState>>,
@@ -91,6 +93,7 @@ impl Member {
             life: RwLock::new(Life { number: 0, startup, cluster: None, writer: None }),
             annals: Arc::default(),
             applying: Mutex::new(()),
+            turn: tokio::sync::Mutex::new(()),
             removed: AtomicBool::new(false),
             state: OnceLock::new(),
             peers: OnceLock::new(),
@@ -373,8 +376,9 @@ impl Member {
         let Identity { node, boot, .. } = self.identity();
         match ending {
             Ending::Doubled { boot } => format!(
-                "two copies of one data directory run: the cluster has taken the other one's boot \
-                 {boot} of node {node}. Keep one; give every node a data directory of its own"
+                "boot {boot} of node {node} was taken by another start of its data directory: two \
+                 copies run, or this one is older. Keep the newest and wipe the other; a backup is \
+                 started with --restored yes"
             ),
             Ending::Outdated { recorded, .. } => format!(
                 "this data directory is older than the last start of node {node}: the cluster \

@@ -335,9 +335,10 @@ impl Refusal {
                  --restored"
             ),
             Refusal::Doubled { name, boot } => write!(
-                f,
-                "two copies of the data directory of {name} run with boot {boot}: stop one of \
-                 them and wipe its copy"
+                to,
+                "boot {boot} of {name} was taken by another start of its data directory: two \
+                 copies run, or this one is older. Keep the newest and wipe the other; a backup \
+                 is started with --restored yes"
             ),
             Refusal::Duplicate => f.write_str("there is a link between these nodes already"),
             Refusal::Busy => f.write_str("too many links of nodes that are no members: try later"),
