@@ -200,8 +200,8 @@ fn not_proposed(error: ProposeError) -> CommandError {
              order again"
         }
         ProposeError::Unknown => {
-            "UNKNOWN whether it was done was not known in time: look at SLOTD STATUS; it may be \
-             given again"
+            "UNKNOWN the time was up before the outcome was known: look at SLOTD STATUS; the order \
+             may be given again"
         }
     })
 }

@@ -188,7 +188,7 @@ fn an_order_that_is_not_done_says_who_acts_next() {
     for (error, start) in [
         (refused, "-REFUSED node-7002 owns 100 slots: move them first\r\n"),
         (OrderError::NoQuorum, "-NOQUORUM no majority of the voters answers: "),
-        (OrderError::Unknown, "-UNKNOWN whether it was done "),
+        (OrderError::Unknown, "-UNKNOWN the time was up before the outcome was known"),
     ] {
         rig.orders.end_with(Ending::Told(Err(error)));
         let reply = rig.call(ask);
