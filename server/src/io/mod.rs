@@ -10,5 +10,7 @@ pub mod expiry;
 pub mod listen;
 pub mod local;
 pub mod log;
+pub mod metrics;
 pub mod peer;
+pub mod raft_disk;
 pub mod signals;

@@ -15,6 +15,9 @@ pub mod invariants {
 pub mod wire {
     #![doc = include_str!("wire.md")]
 }
+pub mod disk {
+    #![doc = include_str!("disk.md")]
+}
 pub mod wire_nodes {
     #![doc = include_str!("wire-nodes.md")]
 }
@@ -78,6 +81,7 @@ mod tests {
             include_str!("architecture.md"),
             include_str!("invariants.md"),
             include_str!("wire.md"),
+            include_str!("disk.md"),
             include_str!("wire-nodes.md"),
             include_str!("operating.md"),
             include_str!("docker.md"),

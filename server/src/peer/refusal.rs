@@ -335,7 +335,7 @@ impl Refusal {
                  --restored"
             ),
             Refusal::Doubled { name, boot } => write!(
-                to,
+                f,
                 "boot {boot} of {name} was taken by another start of its data directory: two \
                  copies run, or this one is older. Keep the newest and wipe the other; a backup \
                  is started with --restored yes"

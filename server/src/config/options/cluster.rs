@@ -27,6 +27,17 @@ const NO_REPLICAS: &str = "there are no replicas yet.";
 /// Longest node name, in bytes: it stands in tables and log lines.
 const MAX_NAME_BYTES: usize = 64;
 
+/// A host must fit the slot table, where it stands in lines beside ports: no brackets, quotes,
+/// blanks, commas or `@`.
+fn check_host(value: &Value) -> Result<(), &'static str> {
+    let host = &value.text;
+    let is_plain = host.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-_%".contains(&b));
+    match is_plain && format!("{host}:1").parse::<slots::Endpoint>().is_ok() {
+        true => Ok(()),
+        false => Err("must be an IP address without brackets, or a host name"),
+    }
+}
+
 /// Longest cluster secret, in bytes: a key file's content fits.
 const MAX_SECRET_BYTES: usize = 1024;
 
