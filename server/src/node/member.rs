@@ -121,7 +121,7 @@ impl Member {
 
     /// Frames on the links to other nodes.
     pub fn traffic(&self) -> Traffic {
-        Traffic::default()
+        self.peers().traffic()
     }
 
     /// This start.
@@ -288,11 +288,11 @@ impl Member {
         }
         let Some(change) = step.propose else { return };
         let member = self.own.clone();
-        let done = move |outcome: Result<Verdicts, ProposeError>| {
+        let done = move |_: Result<Verdicts, ProposeError>| {
             let Some(member) = member.upgrade() else { return };
             let mut life = member.life.write();
             if life.number == number {
-                life.startup.answered(&outcome, clock::now().mono_ns);
+                life.startup.answered(clock::now().mono_ns);
             }
         };
         self.propose(change, "itself", Box::new(done));
