@@ -50,7 +50,7 @@ fn run(start: Start) -> ExitCode {
     }
     if let Some(file) = &start.kept {
         let file = file.display();
-        tracing::info!(%file, "options kept by CONFIG REWRITE are read; the command line overrules");
+        tracing::info!(%file, "options kept by CONFIG REWRITE are read; flags overrule them");
     }
     let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
     // Two at least: a slow command must not stall the others (DESIGN 3).

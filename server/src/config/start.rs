@@ -106,9 +106,10 @@ impl StartError {
 
 impl Config {
     /// Reads the arguments after the program's name: a file first, if one is named, else what an
-    /// earlier CONFIG REWRITE kept in the data directory, if it did; then options that overrule it.
-    /// The caller has the file read, `NotFound` meaning that there is none. `--port 7001`, `--port=7001` and `'--port 7001'` are the same; an option
-    /// of several words takes all up to the next `--`.
+    /// earlier CONFIG REWRITE kept in the data directory, if it did; then options that overrule
+    /// it. The caller has the file read, `NotFound` meaning that there is none. `--port 7001`,
+    /// `--port=7001` and `'--port 7001'` are the same; an option of several words takes all up to
+    /// the next `--`.
     pub fn from_args<A: Into<OsString>>(
         args: impl Iterator<Item = A>,
         read_file: impl FnOnce(&Path) -> io::Result<String>,
