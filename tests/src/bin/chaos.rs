@@ -41,6 +41,8 @@ fn main() -> io::Result<ExitCode> {
     println!("chaos: {nodes} nodes for {seconds} s, seed {seed}");
     let fleet = Fleet::start(nodes, &["--cluster-require-full-coverage", "no"])?;
     let mut run = Run::new(fleet, seed);
+    let voters = usize::from(nodes.min(5));
+    run.fleet.wait_for(HEAL, "all vote", |fleet| voters_of(fleet, 0) == voters)?;
     let stop = Arc::new(AtomicBool::new(false));
     let addresses: Vec<String> = (0..run.fleet.len()).map(|n| run.fleet.address(n)).collect();
     let probe = {
@@ -68,6 +70,13 @@ fn main() -> io::Result<ExitCode> {
     }
     println!("chaos: {}", if faults.is_empty() { "holds" } else { "DOES NOT HOLD" });
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How many nodes vote, as a node says.
+fn voters_of(fleet: &Fleet, node: usize) -> usize {
+    let status = fleet.ask(node, &["SLOTD", "STATUS"]).ok();
+    let text = status.as_ref().and_then(|said| said.text()).unwrap_or_default();
+    text.matches(r#""role":"voter""#).count() + text.matches(r#""role":"leader""#).count()
 }
 
 struct Run {
@@ -203,6 +212,12 @@ impl Run {
             sleep(Duration::from_millis(20));
         }
         self.recoveries.add(HEAL);
+        for node in 0..self.fleet.len() {
+            let status = self.fleet.ask(node, &["SLOTD", "STATUS"]);
+            let up = self.fleet.is_up(node);
+            println!("no change for {HEAL:?}: node {node}, up {up}: {status:?}");
+            println!("{}", self.fleet.last_words(node));
+        }
     }
 
     fn compare_histories(&mut self) {
