@@ -41,8 +41,7 @@ fn main() -> io::Result<ExitCode> {
     println!("chaos: {nodes} nodes for {seconds} s, seed {seed}");
     let fleet = Fleet::start(nodes, &["--cluster-require-full-coverage", "no"])?;
     let mut run = Run::new(fleet, seed);
-    let voters = usize::from(nodes.min(5));
-    run.fleet.wait_for(HEAL, "all vote", |fleet| voters_of(fleet, 0) == voters)?;
+    run.fleet.wait_until_all_vote(HEAL)?;
     let stop = Arc::new(AtomicBool::new(false));
     let addresses: Vec<String> = (0..run.fleet.len()).map(|n| run.fleet.address(n)).collect();
     let probe = {
@@ -70,13 +69,6 @@ fn main() -> io::Result<ExitCode> {
     }
     println!("chaos: {}", if faults.is_empty() { "holds" } else { "DOES NOT HOLD" });
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// How many nodes vote, as a node says.
-fn voters_of(fleet: &Fleet, node: usize) -> usize {
-    let status = fleet.ask(node, &["SLOTD", "STATUS"]).ok();
-    let text = status.as_ref().and_then(|said| said.text()).unwrap_or_default();
-    text.matches(r#""role":"voter""#).count() + text.matches(r#""role":"leader""#).count()
 }
 
 struct Run {
