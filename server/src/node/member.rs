@@ -29,7 +29,7 @@ use crate::control::orders::{Order, OrderError, Ordered, Orders, Traffic, View};
 use crate::control::raft::codec;
 use crate::control::raft::disk::Sizes;
 use crate::control::raft::machine::LedgerSink;
-use crate::control::raft::meet::MeetAnswer;
+use crate::control::raft::meet::{MeetAnswer, MeetCall};
 use crate::control::raft::{Cluster, ClusterStart, Host};
 use crate::control::seat::{Ending, Identity, Standing};
 use crate::control::startup::{Claim, Evidence, Startup, Step};
@@ -162,6 +162,11 @@ impl Member {
     /// has all of that.
     pub async fn begin_anew(&self) -> io::Result<Arc<Cluster>> {
         self.begin_with(Kept::All).await
+    }
+
+    /// Goes on in another generation of the same cluster: this very start is in its table.
+    pub async fn begin_same(&self) -> io::Result<Arc<Cluster>> {
+        self.begin().await
     }
 
     /// Opens the log of the cluster that the data directory names, and takes part.
@@ -458,6 +463,14 @@ impl Answers for Member {
         kind: CallKind,
         body: Vec<u8>,
     ) -> Boxed<Result<Vec<u8>, String>> {
+        if kind == CallKind::Meet
+            && let (Ok(MeetCall::Recovered(told)), Some(member)) =
+                (codec::decode(&body), self.own.upgrade())
+        {
+            return Box::pin(async move {
+                codec::encode(&member.follow(from, told).await).map_err(|error| error.to_string())
+            });
+        }
         match self.cluster() {
             Some(cluster) => cluster.answer(from, kind, body),
             // Between two clusters, or before the first: who would meet us asks again.
