@@ -23,7 +23,7 @@ struct Pair {
 }
 
 fn terms(n: u8, secret: Option<&[u8]>) -> Terms {
-    Terms { hello: hello(n), secret: secret.map(Arc::from) }
+    Terms { hello: hello(n), secret: secret.and_then(Secret::new) }
 }
 
 impl Pair {
