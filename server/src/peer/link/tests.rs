@@ -268,6 +268,20 @@ fn a_call_is_answered_whatever_its_length() {
 }
 
 #[test]
+fn a_long_message_is_sent_without_waiting_for_the_clock() {
+    let mut pair = Pair::up();
+    pair.call(0, &vec![0; 1 << 20], 1000).expect("room");
+    let (link, mut sent) = (&mut pair.links[0], 0);
+    while link.next_deadline_ns() == 0 {
+        let mut out = Vec::new();
+        link.output(&mut out, 0);
+        assert!((1..=OUTPUT_BYTES + MAX_PAYLOAD_BYTES + 100).contains(&out.len()));
+        sent += out.len();
+    }
+    assert!(sent > 1 << 20, "{sent} bytes, and the rest waits");
+}
+
+#[test]
 fn calls_cross_and_refusals_come_back() {
     let mut pair = Pair::up();
     let ids = [pair.call(0, b"ab", 1000), pair.call(1, b"cd", 1000)].map(|id| id.expect("room"));
