@@ -15,7 +15,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 
 use crate::io::clock;
-use crate::peer::greeting::Address;
+use crate::peer::greeting::{Address, Secret};
 use crate::peer::refusal::Refusal;
 use crate::peer::{
     Answers, Boxed, CallError, CallKind, Calls, Identity, Notices, PeerStatus, PeerView,
@@ -33,6 +33,9 @@ use state::State;
 /// Dials at once: host names are looked up on threads, of which there are not many.
 const MAX_DIALS: usize = 32;
 
+/// Closed links whose last words are waited for; further ones are closed at once.
+const MAX_LINGERS: usize = 64;
+
 /// What a node's links begin with.
 #[derive(Clone, Debug)]
 pub struct PeerConfig {
@@ -42,8 +45,8 @@ pub struct PeerConfig {
     pub cluster: Option<ClusterId>,
     /// The cluster's generation.
     pub generation: u64,
-    /// The shared secret; empty is none.
-    pub secret: Vec<u8>,
+    /// The shared secret.
+    pub secret: Option<Secret>,
     /// Where to listen; port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
     /// Where other nodes are told to connect. An empty host: where they see this node's links
@@ -66,10 +69,11 @@ struct Inner {
     state: Mutex<State>,
     answers: Arc<dyn Answers>,
     notices: Arc<dyn Notices>,
-    secret: Option<Arc<[u8]>>,
+    secret: Option<Secret>,
     /// The dialer is to look again.
     dial: Notify,
     dials: Semaphore,
+    lingers: Semaphore,
 }
 
 /// All links of a node. Dropping it ends them.
@@ -100,14 +104,14 @@ impl PeerNet {
         if let (0, Some(address)) = (config.bus.port, addresses.first()) {
             config.bus.port = address.port();
         }
-        let secret = std::mem::take(&mut config.secret);
         let inner = Arc::new(Inner {
-            secret: (!secret.is_empty()).then(|| Arc::from(secret)),
+            secret: config.secret.clone(),
             state: Mutex::new(State::new(config, clock::now().mono_ns)),
             answers,
             notices,
             dial: Notify::new(),
             dials: Semaphore::new(MAX_DIALS),
+            lingers: Semaphore::new(MAX_LINGERS),
         });
         let accepts = listeners
             .into_iter()
