@@ -27,6 +27,7 @@ use crate::io::expiry::ExpiryTask;
 use crate::io::peer::{PeerConfig, PeerNet};
 use crate::io::{clock, listen, log, metrics, signals};
 use crate::metrics::{ClusterFigures, MetricsSource, PeerFigures};
+use crate::peer::greeting::Secret;
 use crate::persist::evidence::Durability;
 use crate::slot::Rooms;
 
@@ -138,7 +139,7 @@ fn link(start: &Start, own: &OwnAddress, member: &Arc<Member>) -> io::Result<Arc
         identity,
         cluster: Some(cluster),
         generation,
-        secret: start.config.text("cluster-secret").into_bytes(),
+        secret: Secret::new(start.config.text("cluster-secret").as_bytes()),
         listen: listen::addresses(&start.bind, start.cluster_port)?,
         bus: addresses.bus,
         client: addresses.client,
