@@ -12,6 +12,8 @@
 //! Not here: sockets, time, the decoding of replies; and not `slotctl`, the operator's tool, which
 //! is a program of this package (`src/bin/slotctl`, feature `slotctl`) and talks `SLOTD` only.
 
+#[cfg(feature = "slotctl")]
+pub mod demo;
 pub mod router;
 
 pub use router::{Next, Served, SlotMap};

@@ -226,6 +226,24 @@ impl Fleet {
         })
     }
 
+    /// Waits until as many nodes vote as do in a cluster of this size: from then on a majority of
+    /// the nodes is one of the voters, up to five nodes.
+    pub fn wait_until_all_vote(&mut self, at_most: Duration) -> io::Result<()> {
+        let wanted = match self.len() {
+            0..3 => 1,
+            3..5 => 3,
+            _ => 5,
+        };
+        self.wait_for(at_most, "all vote", |fleet| fleet.voters() == wanted)
+    }
+
+    /// How many nodes vote, as the first one says.
+    fn voters(&self) -> usize {
+        let status = self.ask(0, &["SLOTD", "STATUS"]).ok();
+        let text = status.as_ref().and_then(|said| said.text()).unwrap_or_default();
+        text.matches(r#""role":"voter""#).count() + text.matches(r#""role":"leader""#).count()
+    }
+
     /// Waits until something holds; tells what the nodes printed if it does not come.
     pub fn wait_for(
         &mut self,

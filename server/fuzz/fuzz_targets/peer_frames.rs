@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use slotd::peer::Identity;
-use slotd::peer::frame::{FrameKind, put_frame};
+use slotd::peer::frame::{FrameKind, MAGIC, checksum, put_frame};
 use slotd::peer::greeting::{Hello, PROTOCOL_VERSIONS, Side};
 use slotd::peer::judge::Standing;
 use slotd::peer::link::{Event, Link, State, Terms};
@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
             }
         }
     }
-    let bytes = if choice & 2 != 0 { rest.to_vec() } else { frames(rest) };
+    let bytes = if choice & 2 != 0 { rest.to_vec() } else { frames(rest, choice & 1 != 0) };
     for link in &mut links {
         for piece in bytes.chunks(1 + usize::from(choice >> 2)) {
             link.receive(piece, 0);
@@ -70,15 +70,15 @@ fn run(link: &mut Link) {
     }
 }
 
-fn frames(mut input: &[u8]) -> Vec<u8> {
-    let mut out = b"slotpeer".to_vec();
+fn frames(mut input: &[u8], is_up: bool) -> Vec<u8> {
+    let mut out = if is_up { Vec::new() } else { MAGIC.to_vec() };
     while let [kind, low, high, rest @ ..] = input {
         let length = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
         let (payload, next) = rest.split_at(length);
         let at = out.len();
         put_frame(&mut out, FrameKind::Ping, &[payload]);
         out[at + 4] = *kind;
-        let sum = slotd::peer::frame::checksum(&out[at..at + 8], payload);
+        let sum = checksum(&out[at..at + 8], payload);
         out[at + 8..at + 12].copy_from_slice(&sum.to_le_bytes());
         input = next;
     }

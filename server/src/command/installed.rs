@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use slots::{NodeId, SlotId, SlotRanges, SlotTable};
 
 use crate::command::{Command, CommandError, NodeState};
+use crate::control::fixed::TableSink;
 use crate::control::ledger::{History, Ledger};
 use crate::control::seat::Standing;
 use crate::slot::{Ownership, Rooms};
@@ -127,6 +128,12 @@ fn install_row(rooms: &Rooms, topology: &Topology, slot: SlotId) {
     let is_sealed = ownership == Ownership::Owned && now == (Ownership::Sealed, epoch);
     if now != (ownership, epoch) && !is_sealed {
         rooms.install(slot, ownership, epoch);
+    }
+}
+
+impl TableSink for NodeState {
+    fn install(&self, table: Arc<SlotTable>) {
+        NodeState::install(self, table);
     }
 }
 

@@ -52,6 +52,7 @@ impl DataDir {
             Some(text) => {
                 let file = NodeFile::parse(&text)
                     .map_err(|error| io::Error::other(format!("{} {error}", path.display())))?;
+                check_generation(&file, &path)?;
                 let marks = marks_of(&file, opening);
                 (file, Some(marks))
             }
@@ -132,6 +133,12 @@ impl DataDir {
         self.change(|file| file.boot = file.boot.max(recorded).next())
     }
 
+    /// Notes that a later generation of the cluster was begun without this node: no start of this
+    /// directory may take part in the old one again.
+    pub fn note_superseded(&mut self, generation: u64) -> io::Result<()> {
+        self.change(|file| file.superseded_by = file.superseded_by.max(generation))
+    }
+
     /// The last thing an orderly end writes.
     pub fn note_stopped(&mut self) -> io::Result<()> {
         self.change(|file| file.stopped_cleanly = true)
@@ -180,6 +187,19 @@ impl DataDir {
     }
 }
 
+/// Refuses a directory of a generation that was given up: its nodes would serve the same slots.
+fn check_generation(file: &NodeFile, path: &Path) -> io::Result<()> {
+    let NodeFile { generation, superseded_by, .. } = file;
+    if superseded_by <= generation {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "{}: this node is of generation {generation} of its cluster, which was recovered at \
+         generation {superseded_by} without it: start it in an empty folder and join it again",
+        path.display()
+    )))
+}
+
 fn raft_dir_name(cluster: ClusterId, generation: u64) -> String {
     let id = cluster.to_string();
     format!("raft-{}-{generation}", &id[..12])
@@ -193,6 +213,7 @@ fn fresh() -> NodeFile {
         generation: 1,
         boot: Boot(0),
         founded: false,
+        superseded_by: 0,
         weakest: Durability::Memory,
         stopped_cleanly: false,
         sync_failed: false,
@@ -337,6 +358,16 @@ mod tests {
         let data = open(&dir);
         assert_eq!((data.cluster(), data.is_founded()), ((cluster, 4), true));
         assert!(!old.exists() && data.raft_dir().exists());
+    }
+
+    #[test]
+    fn a_generation_that_was_given_up_does_not_start_again() {
+        let dir = Scratch::new();
+        let mut data = open(&dir);
+        data.note_superseded(2).expect("it is stored");
+        drop(data);
+        let error = DataDir::open(&dir.0, PLAIN).err().expect("it is given up").to_string();
+        assert!(error.contains("recovered at generation 2"), "{error}");
     }
 
     #[test]

@@ -233,11 +233,6 @@ impl Member {
         Ok(OrderDone { changed: true, text })
     }
 
-    /// `slotctl recover`: see the manual.
-    pub(super) async fn recover(&self) -> Result<OrderDone, OrderError> {
-        Err(refused("not yet"))
-    }
-
     async fn leave(&self, me: NodeId) -> Result<(), OrderError> {
         let (done, outcome) = tokio::sync::oneshot::channel();
         let tell = Box::new(move |result| {

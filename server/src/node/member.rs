@@ -10,7 +10,7 @@
 //! roles only after the start's judgement of that very table.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::control::orders::{Order, OrderError, Ordered, Orders, Traffic, View};
 use crate::control::raft::codec;
 use crate::control::raft::disk::Sizes;
 use crate::control::raft::machine::LedgerSink;
-use crate::control::raft::meet::MeetAnswer;
+use crate::control::raft::meet::{MeetAnswer, MeetCall};
 use crate::control::raft::{Cluster, ClusterStart, Host};
 use crate::control::seat::{Ending, Identity, Standing};
 use crate::control::startup::{Claim, Evidence, Startup, Step};
@@ -77,6 +77,8 @@ pub(super) struct Member {
     pub(super) turn: tokio::sync::Mutex<()>,
     /// A member told us that we were taken out of the cluster; our own table may never say so.
     removed: AtomicBool,
+    /// The life whose cluster was recovered without this node; 0: none was.
+    given_up_life: AtomicU64,
     state: OnceLock<Arc<NodeState>>,
     peers: OnceLock<Arc<PeerNet>>,
 }
@@ -95,6 +97,7 @@ impl Member {
             applying: Mutex::new(()),
             turn: tokio::sync::Mutex::new(()),
             removed: AtomicBool::new(false),
+            given_up_life: AtomicU64::new(0),
             state: OnceLock::new(),
             peers: OnceLock::new(),
         })
@@ -162,6 +165,11 @@ impl Member {
     /// has all of that.
     pub async fn begin_anew(&self) -> io::Result<Arc<Cluster>> {
         self.begin_with(Kept::All).await
+    }
+
+    /// Goes on in another generation of the same cluster: this very start is in its table.
+    pub async fn begin_same(&self) -> io::Result<Arc<Cluster>> {
+        self.begin().await
     }
 
     /// Opens the log of the cluster that the data directory names, and takes part.
@@ -266,7 +274,11 @@ impl Member {
         };
         let state = self.state();
         let (table, me) = (ledger.table().clone(), self.identity().node);
-        state.install_topology(Topology { table, me, standing: step.standing });
+        let standing = match self.given_up_life.load(Ordering::SeqCst) == number {
+            true => Standing::Starting,
+            false => step.standing,
+        };
+        state.install_topology(Topology { table, me, standing });
         self.annals.follow(ledger);
         self.peers().update_table(ledger.table());
         self.show();
@@ -363,13 +375,48 @@ impl Member {
         let is_seated = self.standing() == Standing::Seated;
         match code {
             RefusalCode::Outdated if self.facts.claim == Claim::Restored && !is_seated => {}
-            RefusalCode::Outdated | RefusalCode::OldGeneration => exit::fatal(text),
+            RefusalCode::Outdated => exit::fatal(text),
+            RefusalCode::OldGeneration => self.given_up(self.dir.lock().cluster().1 + 1),
             RefusalCode::Doubled | RefusalCode::IdInUse if !is_seated => exit::fatal(text),
             RefusalCode::Removed if !self.removed.swap(true, Ordering::SeqCst) => {
                 tracing::warn!(%node, "this node is out of the cluster: {text}");
             }
             _ => {}
         }
+    }
+
+    /// The cluster was recovered without this node: what it serves is served elsewhere. It serves
+    /// nothing from now on, and ends unless whoever recovered tells it to follow.
+    fn given_up(&self, generation: u64) {
+        /// A recovery tells one node after the other, each for up to 5 s.
+        const GRACE: Duration = Duration::from_secs(10);
+        let number = self.life.read().number;
+        if self.given_up_life.swap(number, Ordering::SeqCst) == number {
+            return;
+        }
+        tracing::error!(generation, "the cluster was recovered without this node: it stops serving");
+        self.suspend();
+        let member = self.own.clone();
+        self.runtime.spawn(async move {
+            tokio::time::sleep(GRACE).await;
+            let Some(member) = member.upgrade() else { return };
+            if member.life.read().number == number {
+                member.superseded(generation);
+            }
+        });
+    }
+
+    fn superseded(&self, generation: u64) -> ! {
+        let mut dir = self.dir.lock();
+        // If it cannot be stored the next start is told again.
+        if let Err(error) = dir.note_superseded(generation) {
+            tracing::error!(%error, "the later generation is not stored");
+        }
+        exit::fatal(&format!(
+            "the cluster was recovered at generation {generation}; this node belongs to generation \
+             {}, which was given up: start it in an empty folder and join it again",
+            dir.cluster().1
+        ))
     }
 
     fn explain(&self, ending: Ending) -> String {
@@ -458,6 +505,14 @@ impl Answers for Member {
         kind: CallKind,
         body: Vec<u8>,
     ) -> Boxed<Result<Vec<u8>, String>> {
+        if kind == CallKind::Meet
+            && let (Ok(MeetCall::Recovered(told)), Some(member)) =
+                (codec::decode(&body), self.own.upgrade())
+        {
+            return Box::pin(async move {
+                codec::encode(&member.follow(from, told).await).map_err(|error| error.to_string())
+            });
+        }
         match self.cluster() {
             Some(cluster) => cluster.answer(from, kind, body),
             // Between two clusters, or before the first: who would meet us asks again.
@@ -479,7 +534,8 @@ impl Notices for Member {
                  Keep one; give every node a data directory of its own"
             )),
             Notice::LinkUp { .. } => self.write_book(),
-            Notice::LinkDown { .. } | Notice::NewerGeneration { .. } => {}
+            Notice::NewerGeneration { generation, .. } => self.given_up(generation),
+            Notice::LinkDown { .. } => {}
         }
     }
 }

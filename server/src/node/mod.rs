@@ -5,6 +5,7 @@
 
 mod joining;
 mod member;
+mod recovery;
 
 use std::io;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::io::expiry::ExpiryTask;
 use crate::io::peer::{PeerConfig, PeerNet};
 use crate::io::{clock, listen, log, metrics, signals};
 use crate::metrics::{ClusterFigures, MetricsSource, PeerFigures};
+use crate::peer::greeting::Secret;
 use crate::persist::evidence::Durability;
 use crate::slot::Rooms;
 
@@ -33,6 +35,8 @@ use member::{Facts, Member};
 
 /// How often memory is compared with maxmemory and pauses are looked after.
 const TICK: Duration = Duration::from_millis(20);
+/// Until the table is there, to compare its generation: a cluster without quorum takes longer.
+const GENERATION_PATIENCE: Duration = Duration::from_secs(60);
 /// Between two tries to give a new lone node its slots.
 const CLAIM_PAUSE: Duration = Duration::from_millis(20);
 
@@ -136,7 +140,7 @@ fn link(start: &Start, own: &OwnAddress, member: &Arc<Member>) -> io::Result<Arc
         identity,
         cluster: Some(cluster),
         generation,
-        secret: start.config.text("cluster-secret").into_bytes(),
+        secret: Secret::new(start.config.text("cluster-secret").as_bytes()),
         listen: listen::addresses(&start.bind, start.cluster_port)?,
         bus: addresses.bus,
         client: addresses.client,
@@ -164,6 +168,11 @@ async fn settle_in(member: Arc<Member>, seeds: Vec<slots::Endpoint>, takes_all: 
     let Some(cluster) = member.cluster() else { return };
     if let Err(error) = member.found(&cluster).await {
         crate::io::exit::fatal(&format!("the cluster cannot be founded: {error}"));
+    }
+    // A recovery that was cut off by a crash goes on here.
+    let until = tokio::time::Instant::now() + GENERATION_PATIENCE;
+    if let Err(error) = member.confirm_generation(until).await {
+        tracing::warn!(?error, "the generation of the cluster is not in its table yet");
     }
     if takes_all {
         take_all_slots(&member).await;

@@ -5,6 +5,7 @@
 //! so that any two versions can tell each other that they do not understand each other.
 
 use std::fmt;
+use std::sync::Arc;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -171,6 +172,23 @@ pub fn decode_addresses(from: &mut Reader<'_>) -> Result<Vec<Address>, Malformed
     Ok(addresses)
 }
 
+/// The cluster's shared secret. Not shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<[u8]>);
+
+impl Secret {
+    /// The secret of these bytes; none if there are none.
+    pub fn new(bytes: &[u8]) -> Option<Secret> {
+        (!bytes.is_empty()).then(|| Secret(Arc::from(bytes)))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
 /// Which side made a proof: one side's is no use as the other's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -201,9 +219,9 @@ pub struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    fn mac(&self, secret: &[u8], side: Side) -> Option<Hmac<Sha256>> {
+    fn mac(&self, secret: &Secret, side: Side) -> Option<Hmac<Sha256>> {
         // HMAC takes a key of any length.
-        let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(secret).ok()?;
+        let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(&secret.0).ok()?;
         mac.update(b"slotd greeting 1");
         mac.update(&[side as u8]);
         for hello in [self.dialer, self.acceptor] {
@@ -214,13 +232,13 @@ impl Exchange<'_> {
     }
 
     /// The proof that `side` knows the secret.
-    pub fn prove(&self, secret: &[u8], side: Side) -> Vec<u8> {
+    pub fn prove(&self, secret: &Secret, side: Side) -> Vec<u8> {
         let mac = self.mac(secret, side);
         mac.map_or_else(Vec::new, |mac| mac.finalize().into_bytes().to_vec())
     }
 
     /// Is this the proof of `side`? Compared in constant time.
-    pub fn is_proven(&self, secret: &[u8], side: Side, proof: &[u8]) -> bool {
+    pub fn is_proven(&self, secret: &Secret, side: Side, proof: &[u8]) -> bool {
         self.mac(secret, side).is_some_and(|mac| mac.verify_slice(proof).is_ok())
     }
 }
@@ -321,15 +339,18 @@ pub(super) mod tests {
     fn a_proof_is_good_for_its_side_its_secret_and_its_hellos_only() {
         let (a, b) = (hello(1).encode(), hello(2).encode());
         let exchange = Exchange { dialer: &a, acceptor: &b };
-        let proof = exchange.prove(b"secret", Side::Dialer);
+        let secret = Secret::new(b"secret").expect("a secret");
+        assert_eq!((Secret::new(b""), format!("{secret:?}")), (None, "Secret(..)".to_owned()));
+        let proof = exchange.prove(&secret, Side::Dialer);
         assert_eq!(proof.len(), 32);
-        assert!(exchange.is_proven(b"secret", Side::Dialer, &proof));
-        assert!(!exchange.is_proven(b"secret", Side::Acceptor, &proof));
-        assert!(!exchange.is_proven(b"secrets", Side::Dialer, &proof));
-        assert!(!exchange.is_proven(b"secret", Side::Dialer, &proof[..31]));
-        assert!(!exchange.is_proven(b"secret", Side::Dialer, &[]));
+        assert!(exchange.is_proven(&secret, Side::Dialer, &proof));
+        assert!(!exchange.is_proven(&secret, Side::Acceptor, &proof));
+        let longer = Secret::new(b"secrets").expect("a secret");
+        assert!(!exchange.is_proven(&longer, Side::Dialer, &proof));
+        assert!(!exchange.is_proven(&secret, Side::Dialer, &proof[..31]));
+        assert!(!exchange.is_proven(&secret, Side::Dialer, &[]));
         let other = Exchange { dialer: &b, acceptor: &a };
-        assert!(!other.is_proven(b"secret", Side::Dialer, &proof));
+        assert!(!other.is_proven(&secret, Side::Dialer, &proof));
     }
 
     #[test]

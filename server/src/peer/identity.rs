@@ -84,7 +84,7 @@ pub enum Notice {
     /// A node that proved to know the secret refuses us as a member. `Outdated` and
     /// `OldGeneration` mean that this process must not go on; `Doubled` and `IdInUse` the same,
     /// unless the table holds this very start, and then the other one must stop; `Removed` that we
-    /// were taken out of the cluster.
+    /// were taken out of the cluster. Said again at each try.
     RefusedBy {
         /// Who refuses.
         node: NodeId,

@@ -8,7 +8,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 
 use super::conversation::{Conversation, Ended, Request};
 use super::frame::{
@@ -16,7 +15,7 @@ use super::frame::{
     put_frame,
 };
 use super::greeting::{
-    Address, Exchange, Hello, MAX_TOLD_ADDRESSES, RefusedBy, Side, decode_addresses,
+    Address, Exchange, Hello, MAX_TOLD_ADDRESSES, RefusedBy, Secret, Side, decode_addresses,
     encode_addresses,
 };
 use super::identity::{PeerStatus, Traffic};
@@ -116,7 +115,7 @@ pub struct Terms {
     /// Our greeting, with a challenge of its own.
     pub hello: Hello,
     /// The cluster's secret.
-    pub secret: Option<Arc<[u8]>>,
+    pub secret: Option<Secret>,
 }
 
 /// The link.
@@ -347,13 +346,13 @@ impl Link {
 
     /// Without a secret the proof is empty.
     fn send_proof(&mut self) {
-        let secret = self.terms.secret.as_deref();
+        let secret = self.terms.secret.as_ref();
         let proof = secret.map_or_else(Vec::new, |key| self.exchange().prove(key, self.side));
         put_frame(&mut self.control, FrameKind::Proof, &[&proof]);
     }
 
     fn on_proof(&mut self, proof: &[u8]) -> Result<(), Refusal> {
-        let secret = self.terms.secret.as_deref();
+        let secret = self.terms.secret.as_ref();
         let side = self.side.other();
         if secret.is_some_and(|key| !self.exchange().is_proven(key, side, proof)) {
             return Err(Refusal::Secret(SecretFault::Wrong));

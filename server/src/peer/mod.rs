@@ -97,7 +97,9 @@ pub trait Calls: Send + Sync {
 
 /// Whoever answers other nodes' calls.
 pub trait Answers: Send + Sync {
-    /// Answers a call; an error is a refusal that the caller sees as `CallError::Refused`.
+    /// Answers a call; an error is a refusal that the caller sees as `CallError::Refused`. The
+    /// future is dropped when the caller's patience is over. A `Meet` may come from a node that
+    /// is no member, and then `from` is what it says of itself.
     fn answer(&self, from: NodeId, kind: CallKind, body: Vec<u8>)
     -> Boxed<Result<Vec<u8>, String>>;
 }

@@ -38,6 +38,8 @@ pub struct NodeFile {
     pub boot: Boot,
     /// Has the node founded or joined the cluster? Until then its log may be empty.
     pub founded: bool,
+    /// A later generation of the cluster that was heard of: this one was given up. 0: none.
+    pub superseded_by: u64,
     /// The weakest durability of the newest run.
     pub weakest: Durability,
     /// Did the newest run end in order?
@@ -93,13 +95,14 @@ impl NodeFile {
         let flag = |set: bool| if set { "yes" } else { "no" };
         let body = format!(
             "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\nboot {}\n\
-             founded {}\nweakest {}\nstopped-cleanly {}\nsync-failed {}\nkernel {}\n",
+             founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\nsync-failed {}\nkernel {}\n",
             self.id,
             self.store,
             self.cluster,
             self.generation,
             self.boot,
             flag(self.founded),
+            self.superseded_by,
             self.weakest.as_str(),
             flag(self.stopped_cleanly),
             flag(self.sync_failed),
@@ -132,6 +135,7 @@ impl NodeFile {
             generation: fields.number("generation")?,
             boot: Boot(fields.number("boot")?),
             founded: fields.flag("founded")?,
+            superseded_by: fields.number("superseded-by")?,
             weakest: Durability::parse(fields.text("weakest")?)
                 .ok_or(BadIdentity::Field("weakest"))?,
             stopped_cleanly: fields.flag("stopped-cleanly")?,
@@ -179,6 +183,7 @@ mod tests {
             generation: 3,
             boot: Boot(41),
             founded: true,
+            superseded_by: 0,
             weakest: Durability::Memory,
             stopped_cleanly: true,
             sync_failed: false,

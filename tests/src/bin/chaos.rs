@@ -41,6 +41,7 @@ fn main() -> io::Result<ExitCode> {
     println!("chaos: {nodes} nodes for {seconds} s, seed {seed}");
     let fleet = Fleet::start(nodes, &["--cluster-require-full-coverage", "no"])?;
     let mut run = Run::new(fleet, seed);
+    run.fleet.wait_until_all_vote(HEAL)?;
     let stop = Arc::new(AtomicBool::new(false));
     let addresses: Vec<String> = (0..run.fleet.len()).map(|n| run.fleet.address(n)).collect();
     let probe = {
@@ -203,6 +204,12 @@ impl Run {
             sleep(Duration::from_millis(20));
         }
         self.recoveries.add(HEAL);
+        for node in 0..self.fleet.len() {
+            let status = self.fleet.ask(node, &["SLOTD", "STATUS"]);
+            let up = self.fleet.is_up(node);
+            println!("no change for {HEAL:?}: node {node}, up {up}: {status:?}");
+            println!("{}", self.fleet.last_words(node));
+        }
     }
 
     fn compare_histories(&mut self) {

@@ -22,6 +22,8 @@ const COMMITS_AGAIN: Duration = Duration::from_secs(6);
 const WATCH: Duration = Duration::from_secs(4);
 const HEAL: Duration = Duration::from_secs(20);
 const PORT: u16 = 7001;
+/// The clients come from a namespace of their own.
+const ARGS: [&str; 4] = ["--cluster-require-full-coverage", "no", "--protected-mode", "no"];
 
 /// What a case drops, seen from the nodes cut off.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,7 +72,8 @@ fn main() -> io::Result<ExitCode> {
         host: host.clone(),
         port: PORT,
     });
-    let fleet = Fleet::start_at(places.collect(), &["--cluster-require-full-coverage", "no"])?;
+    let mut fleet = Fleet::start_at(places.collect(), &ARGS)?;
+    fleet.wait_until_all_vote(HEAL)?;
     let mut lab = Lab { fleet, net, hosts, changes: 0, faults: Vec::new() };
     for case in CASES.iter().filter(|c| only.as_ref().is_none_or(|o| c.name.contains(o.as_str()))) {
         println!("-- {}", case.name);

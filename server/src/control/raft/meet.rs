@@ -24,6 +24,19 @@ pub const MAX_SEEDS: usize = 32;
 pub enum MeetCall {
     /// The first.
     V1(Newcomer),
+    /// A member of the cluster has begun a new generation of it without the majority.
+    Recovered(Recovered),
+}
+
+/// A new generation of a cluster, begun without the majority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recovered {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Its generation.
+    pub generation: u64,
+    /// Who began it.
+    pub node: NodeId,
 }
 
 /// Who asks.

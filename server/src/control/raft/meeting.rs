@@ -98,7 +98,9 @@ impl Cluster {
     }
 
     pub(super) async fn take_meet(&self, from: NodeId, body: &[u8]) -> Result<Vec<u8>, String> {
-        let MeetCall::V1(newcomer) = read(body)?;
+        let MeetCall::V1(newcomer) = read(body)? else {
+            return Err("a recovery is the node's to judge, not the log's".to_owned());
+        };
         let named = newcomer.node.id;
         if named != from || newcomer.side.node != from {
             return Err(format!("the message is of node {named}, the link is to node {from}"));

@@ -25,6 +25,9 @@ use crate::control::ledger::Ledger;
 /// Most bytes of entries read at once for another node, but for one entry: a frame's worth.
 pub const READ_BYTES: usize = 1024 * 1024;
 
+/// Bytes of entries from which a snapshot is due: with it the log stays within two segments.
+pub const COMPACT_AT_BYTES: u64 = 16 * 1024 * 1024;
+
 type Failure = StorageError<Member>;
 
 /// The log store. Clones share the log; a reader is a clone.
@@ -38,6 +41,8 @@ pub struct LogStore {
 struct Log {
     /// With the bytes each takes on the disk.
     entries: VecDeque<(LogEntry, usize)>,
+    /// All of them together.
+    bytes: u64,
     purged: Option<LogId>,
     committed: Option<LogId>,
     vote: Option<Vote>,
@@ -160,7 +165,9 @@ impl Log {
             let bytes = entry_content(&entry).map_or(READ_BYTES, |content| content.len());
             sized.push_back((entry, bytes));
         }
-        Log { entries: sized, purged, committed, vote }
+        let mut log = Log { entries: sized, bytes: 0, purged, committed, vote };
+        log.weigh();
+        log
     }
 
     fn last(&self) -> Option<LogId> {
@@ -171,6 +178,11 @@ impl Log {
         while self.entries.back().is_some_and(|(entry, _)| entry.log_id.index >= from) {
             self.entries.pop_back();
         }
+        self.weigh();
+    }
+
+    fn weigh(&mut self) {
+        self.bytes = self.entries.iter().map(|(_, bytes)| *bytes as u64).sum();
     }
 
     /// The entries of a range of indexes, up to so many bytes but at least one.
@@ -196,6 +208,12 @@ impl Log {
 }
 
 impl LogStore {
+    /// Bytes of the entries that no snapshot has replaced, in memory and on the disk: from
+    /// `COMPACT_AT_BYTES` on a snapshot is due, however few they are.
+    pub fn entry_bytes(&self) -> u64 {
+        self.log.lock().bytes
+    }
+
     /// Sizes and troubles of the files, for metrics and for the choice when to compact.
     pub fn gauge(&self) -> &Arc<Gauge> {
         &self.gauge
@@ -296,6 +314,7 @@ impl RaftLogStorage<TableRaft> for LogStore {
             log.truncate(first);
             self.desk.hand(Job::Truncate(first));
         }
+        log.bytes += new.iter().map(|(_, bytes)| *bytes as u64).sum::<u64>();
         log.entries.append(&mut new);
         let done: Done =
             Box::new(|result| callback.log_io_completed(result.map_err(io::Error::other)));
@@ -318,6 +337,7 @@ impl RaftLogStorage<TableRaft> for LogStore {
         while log.entries.front().is_some_and(|(entry, _)| entry.log_id.index <= upto.index) {
             log.entries.pop_front();
         }
+        log.weigh();
         self.desk.hand(Job::Purge(upto));
         Ok(())
     }

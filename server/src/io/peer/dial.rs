@@ -116,14 +116,12 @@ fn begin(inner: &Inner, stream: TcpStream, opening: Opening) -> Option<(Arc<Hand
         }
         return None;
     };
-    let (id, hello) = {
-        let mut state = inner.state.lock();
-        (state.next_id(), state.hello(as_stranger))
+    let make = |id, hello| {
+        let link = Link::new(side, Terms { hello, secret: inner.secret.clone() }, now_ns);
+        let talk = Mutex::new(Talk { link, waiting: HashMap::new(), on_up, dial });
+        Handle { id, remote, talk, wake: Notify::new() }
     };
-    let link = Link::new(side, Terms { hello, secret: inner.secret.clone() }, now_ns);
-    let talk = Mutex::new(Talk { link, waiting: HashMap::new(), on_up, dial });
-    let handle = Arc::new(Handle { id, remote, talk, wake: Notify::new() });
-    let oldest = inner.state.lock().add(&handle, side).ok()?;
+    let (handle, oldest) = inner.state.lock().begin(side, as_stranger, make)?;
     if let Some(oldest) = oldest {
         oldest.drop_it("too many links that have not greeted");
     }

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 
 use crate::io::clock;
-use crate::peer::greeting::Address;
+use crate::peer::greeting::{Address, Secret};
 use crate::peer::refusal::Refusal;
 use crate::peer::{
     Answers, Boxed, CallError, CallKind, Calls, Identity, Notices, PeerStatus, PeerView, Traffic,
@@ -34,6 +34,9 @@ use state::State;
 /// Dials at once: host names are looked up on threads, of which there are not many.
 const MAX_DIALS: usize = 32;
 
+/// Closed links whose last words are waited for; further ones are closed at once.
+const MAX_LINGERS: usize = 64;
+
 /// What a node's links begin with.
 #[derive(Clone, Debug)]
 pub struct PeerConfig {
@@ -43,8 +46,8 @@ pub struct PeerConfig {
     pub cluster: Option<ClusterId>,
     /// The cluster's generation.
     pub generation: u64,
-    /// The shared secret; empty is none.
-    pub secret: Vec<u8>,
+    /// The shared secret.
+    pub secret: Option<Secret>,
     /// Where to listen; port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
     /// Where other nodes are told to connect. An empty host: where they see this node's links
@@ -67,10 +70,11 @@ struct Inner {
     state: Mutex<State>,
     answers: Arc<dyn Answers>,
     notices: Arc<dyn Notices>,
-    secret: Option<Arc<[u8]>>,
+    secret: Option<Secret>,
     /// The dialer is to look again.
     dial: Notify,
     dials: Semaphore,
+<<<<<<< HEAD
     counters: Counters,
 }
 
@@ -86,6 +90,9 @@ impl Counters {
         self.sent.fetch_add(traffic.sent, Ordering::Relaxed);
         self.received.fetch_add(traffic.received, Ordering::Relaxed);
     }
+=======
+    lingers: Semaphore,
+>>>>>>> life
 }
 
 /// All links of a node. Dropping it ends them.
@@ -116,15 +123,18 @@ impl PeerNet {
         if let (0, Some(address)) = (config.bus.port, addresses.first()) {
             config.bus.port = address.port();
         }
-        let secret = std::mem::take(&mut config.secret);
         let inner = Arc::new(Inner {
-            secret: (!secret.is_empty()).then(|| Arc::from(secret)),
+            secret: config.secret.clone(),
             state: Mutex::new(State::new(config, clock::now().mono_ns)),
             answers,
             notices,
             dial: Notify::new(),
             dials: Semaphore::new(MAX_DIALS),
+<<<<<<< HEAD
             counters: Counters::default(),
+=======
+            lingers: Semaphore::new(MAX_LINGERS),
+>>>>>>> life
         });
         let accepts = listeners
             .into_iter()

@@ -101,7 +101,7 @@ impl State {
     }
 
     /// Our greeting on a new link.
-    pub(super) fn hello(&self, as_stranger: bool) -> Hello {
+    fn hello(&self, as_stranger: bool) -> Hello {
         let config = &self.config;
         let mut challenge = [0; 32];
         for part in challenge.chunks_exact_mut(8) {
@@ -123,35 +123,34 @@ impl State {
         }
     }
 
-    /// Links that were ever begun.
+    /// Links that were ever begun, and those that are half open.
     #[cfg(test)]
-    pub(super) fn last_link(&self) -> u64 {
-        self.last_link
+    pub(super) fn begun(&self) -> (u64, usize) {
+        (self.last_link, self.half_open.len())
     }
 
-    pub(super) fn next_id(&mut self) -> LinkId {
-        self.last_link += 1;
-        LinkId(self.last_link)
-    }
-
-    /// A link begins. The oldest one that has not greeted, if there are too many of them; an error
-    /// if we have stopped.
-    pub(super) fn add(
+    /// Enters a link that `make` makes of its number and our greeting. With it comes the oldest one
+    /// that has not greeted, if there are too many of them. `None` if we have stopped.
+    pub(super) fn begin(
         &mut self,
-        handle: &Arc<Handle>,
         side: Side,
-    ) -> Result<Option<Arc<Handle>>, ()> {
+        as_stranger: bool,
+        make: impl FnOnce(LinkId, Hello) -> Handle,
+    ) -> Option<(Arc<Handle>, Option<Arc<Handle>>)> {
         if self.is_stopped {
-            return Err(());
+            return None;
         }
-        self.handles.insert(handle.id, handle.clone());
+        self.last_link += 1;
+        let id = LinkId(self.last_link);
+        let handle = Arc::new(make(id, self.hello(as_stranger)));
+        self.handles.insert(id, handle.clone());
         if side == Side::Dialer {
-            return Ok(None);
+            return Some((handle, None));
         }
-        self.half_open.push_back(handle.id);
+        self.half_open.push_back(id);
         let is_full = self.half_open.len() > MAX_HALF_OPEN;
         let oldest = if is_full { self.half_open.pop_front() } else { None };
-        Ok(oldest.and_then(|id| self.handles.get(&id).cloned()))
+        Some((handle, oldest.and_then(|id| self.handles.get(&id).cloned())))
     }
 
     fn bench(&self, theirs: &Hello, as_stranger: bool) -> Bench {

@@ -52,8 +52,8 @@ pub(super) async fn run(inner: Arc<Inner>, handle: Arc<Handle>, stream: TcpStrea
         }
     }
     // Someone else may have closed it since its events were looked at.
-    if !carry_out_events(&inner, &handle, clock::now().mono_ns) {
-        // The last words are out or on their way.
+    let is_lost = carry_out_events(&inner, &handle, clock::now().mono_ns);
+    if let (false, Ok(_permit)) = (is_lost, inner.lingers.try_acquire()) {
         let _ = timeout(LINGER, pipe.linger()).await;
     }
 }
@@ -301,7 +301,7 @@ fn went_down(inner: &Inner, handle: &Handle, down: &Down) {
     }
     let node = inner.state.lock().went_down(handle, &end);
     inner.dial.notify_one();
-    log(inner, handle, &end, down);
+    log(inner, handle, &end, down, node.is_some());
     if let Some(node) = node {
         inner.notices.notice(Notice::LinkDown { node, why: down.to_string() });
     }
@@ -315,15 +315,19 @@ fn went_down(inner: &Inner, handle: &Handle, down: &Down) {
 }
 
 /// One line for a refusal, on either side, and not again for a while.
-fn log(inner: &Inner, handle: &Handle, end: &LinkEnd, down: &Down) {
+fn log(inner: &Inner, handle: &Handle, end: &LinkEnd, down: &Down, was_up: bool) {
+    let name = end.hello.as_ref().map_or("a node", |hello| &hello.name);
     let (text, code, verb) = match down {
         Down::Refused(refusal) => (refusal.to_string(), refusal.code(), "refused"),
         Down::RefusedBy { by, .. } => (by.text.clone(), by.code, "refused by"),
         other => {
-            return tracing::debug!(remote = %handle.remote, why = %other, "link lost");
+            let remote = handle.remote;
+            return match was_up {
+                true => tracing::info!(node = name, %remote, why = %other, "link lost"),
+                false => tracing::debug!(node = name, %remote, why = %other, "no link"),
+            };
         }
     };
-    let name = end.hello.as_ref().map_or("a node", |hello| &hello.name);
     let line = format!("{verb} {name} at {}: {text}", handle.remote.ip().to_canonical());
     let is_loud = !code.is_quiet() && code != RefusalCode::Busy;
     if is_loud && inner.state.lock().repeats.is_due(&line, clock::now().mono_ns) {

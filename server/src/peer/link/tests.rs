@@ -23,7 +23,7 @@ struct Pair {
 }
 
 fn terms(n: u8, secret: Option<&[u8]>) -> Terms {
-    Terms { hello: hello(n), secret: secret.map(Arc::from) }
+    Terms { hello: hello(n), secret: secret.and_then(Secret::new) }
 }
 
 impl Pair {
@@ -273,6 +273,20 @@ fn a_call_is_answered_whatever_its_length() {
     }
     let too_long = pair.call(0, &vec![0; crate::peer::MAX_MESSAGE_BYTES + 1], 1000);
     assert!(matches!(too_long, Err(CallError::Refused(_))));
+}
+
+#[test]
+fn a_long_message_is_sent_without_waiting_for_the_clock() {
+    let mut pair = Pair::up();
+    pair.call(0, &vec![0; 1 << 20], 1000).expect("room");
+    let (link, mut sent) = (&mut pair.links[0], 0);
+    while link.next_deadline_ns() == 0 {
+        let mut out = Vec::new();
+        link.output(&mut out, 0);
+        assert!((1..=OUTPUT_BYTES + MAX_PAYLOAD_BYTES + 100).contains(&out.len()));
+        sent += out.len();
+    }
+    assert!(sent > 1 << 20, "{sent} bytes, and the rest waits");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("After a disaster", &["node lost", "recover"]),
-    ("The tool itself", &["completions", "help"]),
+    ("The tool itself", &["demo stale-writer", "completions", "help"]),
 ];
 
 /// The topics of `slotctl help` that are no verbs.

@@ -130,6 +130,17 @@ pub(crate) enum Verb {
                         slotctl --server 10.0.0.5:7001 recover --confirm \
                         9d3f07c37dfeb235213a872192d90877d0cd5563")]
     Recover(RecoverArgs),
+    /// Show on a throw-away cluster of its own what slotd is for.
+    #[command(
+        subcommand_required = true,
+        arg_required_else_help = false,
+        after_help = "Examples:\n  slotctl demo stale-writer\n  \
+                        slotctl demo stale-writer --seconds 10 --json"
+    )]
+    Demo {
+        #[command(subcommand)]
+        verb: DemoVerb,
+    },
     /// Print a completion script for a shell.
     #[command(after_help = "Examples:\n  slotctl completions bash > slotctl.bash\n  \
                         slotctl completions zsh > _slotctl")]
@@ -210,6 +221,30 @@ pub(crate) struct RecoverArgs {
     /// The cluster's id, instead of typing it.
     #[arg(long, value_name = "CLUSTER-ID")]
     pub(crate) confirm: Option<String>,
+}
+
+/// What to show.
+#[derive(Subcommand, Debug)]
+pub(crate) enum DemoVerb {
+    /// Let a writer with an old map write on: refused by slotd, misplaced elsewhere.
+    ///
+    /// Starts four nodes on free ports of this machine and removes them at the end; no other
+    /// cluster is touched. Exit 5 if a reading is misplaced or missing.
+    #[command(after_help = "Examples:\n  slotctl demo stale-writer\n  \
+                        slotctl demo stale-writer --slotd target/debug/slotd --seconds 1 --json")]
+    StaleWriter(StaleWriterArgs),
+}
+
+/// Arguments of `demo stale-writer`.
+#[derive(Args, Debug)]
+pub(crate) struct StaleWriterArgs {
+    /// The server's program [env: SLOTD_BIN] [default: slotd beside slotctl].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) slotd: Option<PathBuf>,
+    /// How long the fourth writer is not told of the new node.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=values::MAX_DEMO_SECONDS))]
+    pub(crate) seconds: u32,
 }
 
 /// Arguments of `completions`.

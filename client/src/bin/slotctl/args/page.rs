@@ -63,6 +63,9 @@ later versions and are not renamed or taken away; what is not known is `null`. A
 - `stale`: an array of `node`, `error`, and `stale`, the object of `SLOTD STALE`.
 - `node ...`, `assign`, `recover`: an object of `table_version`, `changed`, `text`, and `refused`,
   an array of `slots` and `why`.
+- `demo stale-writer`: an object of `slotd` and `unchecked`, each with `written`, `refused`,
+  `acknowledged`, `misplaced`, `not_found`; `stale_writes`, `refused_otherwise`,
+  `refusals_counted_by_nodes`, `served_by_strangers`, `log_lines`, `faults`, `nodes`.
 - `completions`, `help`: an object with `text`.
 ";
 

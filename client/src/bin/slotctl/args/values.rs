@@ -8,6 +8,8 @@ use slots::{Endpoint, SlotRanges};
 
 /// Most changes `history` asks for: as many as a node keeps.
 pub(crate) const MAX_HISTORY: u32 = 1_000;
+/// Longest delay of `demo stale-writer`, seconds: at its rate as many writes as the demo takes.
+pub(crate) const MAX_DEMO_SECONDS: i64 = 50;
 /// Longest time an option takes, seconds: a day is for ever to who waits.
 const MAX_DURATION_S: u64 = 86_400;
 /// How far above the client port a node listens for other nodes, if nothing else is said: Redis's

@@ -4,6 +4,7 @@
 //! arguments before it sends the first order.
 
 mod assign;
+mod demo;
 mod look;
 mod node;
 mod recover;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use slots::admin::{Done, NodeStatus};
 
 use crate::args::help;
-use crate::args::{Cli, Common, Verb};
+use crate::args::{Cli, Common, DemoVerb, Verb};
 use crate::cluster::{Cluster, ORDER_TIMEOUT, Patience, QUESTION_TIMEOUT};
 use crate::confirm::{self, Consent};
 use crate::edge::{self, Login, Terminal};
@@ -65,6 +66,12 @@ pub(crate) fn run(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Shown, Failure> {
     let Cli { common, verb } = cli;
+    let verb = match verb {
+        Verb::Demo { verb: DemoVerb::StaleWriter(args) } => {
+            return demo::stale_writer(args, common.json);
+        }
+        verb => verb,
+    };
     match &verb {
         Verb::Completions(args) => return completions(args.shell),
         Verb::Help(args) => {
@@ -88,7 +95,9 @@ pub(crate) fn run(
         Verb::Assign(args) => assign::assign(&mut session, &args),
         Verb::Node { verb } => node::run(&mut session, verb),
         Verb::Recover(args) => recover::recover(&mut session, args),
-        Verb::Completions(_) | Verb::Help(_) => Err(Failure::usage("this verb asks no node")),
+        Verb::Demo { .. } | Verb::Completions(_) | Verb::Help(_) => {
+            Err(Failure::usage("this verb asks no node"))
+        }
     }
 }
 

@@ -78,7 +78,8 @@ impl<D: RaftDisk> Journal<D> {
     /// # Errors
     /// Damage, a newer format, or the disk's refusal, a full disk included. Damage changes nothing.
     pub fn open(mut disk: D, sizes: Sizes) -> Result<(Journal<D>, Recovered), StoreError> {
-        assert!(sizes.segment_bytes >= MIN_SEGMENT_BYTES && sizes.segment_bytes.is_multiple_of(8));
+        assert!((MIN_SEGMENT_BYTES..=SEGMENT_BYTES).contains(&sizes.segment_bytes));
+        assert!(sizes.segment_bytes.is_multiple_of(8));
         let files = disk.list()?;
         let scans = read_segments(&mut disk, &files)?;
         let vote = disk.read(VOTE_FILE, VOTE_BYTES as u64)?;

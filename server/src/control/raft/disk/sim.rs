@@ -4,7 +4,7 @@
 //! owns one clone, whoever breaks the disk another. Seeded: one seed, one outcome.
 //! Invariant: a synced byte changes only by `flip`; a name only by a call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -45,6 +45,8 @@ struct File {
     id: u64,
     now: Vec<u8>,
     synced: Vec<u8>,
+    /// Sectors the next sync writes. A sync that fails forgets them, as Linux does.
+    dirty: BTreeSet<usize>,
 }
 
 impl SimDisk {
@@ -101,6 +103,21 @@ impl SimDisk {
         }
     }
 
+    /// The disk after the process was killed and the machine was not: what was written is there,
+    /// synced or not. All faults are over.
+    pub fn restart(&self) -> SimDisk {
+        let state = self.0.lock();
+        let after = State {
+            files: state.files.clone(),
+            synced_names: state.synced_names.clone(),
+            renames: state.renames.clone(),
+            nameless: state.nameless.clone(),
+            next_id: state.next_id,
+            ..State::default()
+        };
+        SimDisk(Arc::new(Mutex::new(after)))
+    }
+
     /// The disk after the power went and came back: each unsynced sector is there or not, the
     /// changes of names up to some point are there.
     pub fn crash(&self, seed: u64) -> SimDisk {
@@ -117,7 +134,7 @@ impl SimDisk {
         for (name, id) in names {
             let Some(file) = by_id.get(id) else { continue };
             let bytes = file.after_crash(&mut dice);
-            let file = File { id: *id, now: bytes.clone(), synced: bytes };
+            let file = File { id: *id, ..File::new(&bytes, &bytes) };
             after.files.insert(name.clone(), file);
         }
         after.synced_names = after.names();
@@ -126,6 +143,20 @@ impl SimDisk {
 }
 
 impl File {
+    fn new(now: &[u8], synced: &[u8]) -> File {
+        let dirty = (0..now.len().div_ceil(SECTOR_BYTES)).collect();
+        File { id: 0, now: now.to_vec(), synced: synced.to_vec(), dirty }
+    }
+
+    fn sync(&mut self) {
+        self.synced.resize(self.now.len(), 0);
+        for sector in std::mem::take(&mut self.dirty) {
+            let start = sector * SECTOR_BYTES;
+            let end = (start + SECTOR_BYTES).min(self.now.len());
+            self.synced[start..end].copy_from_slice(&self.now[start..end]);
+        }
+    }
+
     fn after_crash(&self, dice: &mut Dice) -> Vec<u8> {
         // A length that was not synced is the old one or the new one; a new part holds zeros
         // where its bytes did not arrive.
@@ -216,7 +247,7 @@ impl RaftDisk for SimDisk {
         state.change(Doing::Allocate, file)?;
         state.grow(Doing::Allocate, file, bytes)?;
         let zeros = vec![0; bytes as usize];
-        state.put(file, File { id: 0, now: zeros.clone(), synced: zeros });
+        state.put(file, File::new(&zeros, &zeros));
         Ok(())
     }
 
@@ -224,7 +255,7 @@ impl RaftDisk for SimDisk {
         let mut state = self.0.lock();
         state.change(Doing::Write, file)?;
         state.grow(Doing::Write, file, bytes.len() as u64)?;
-        state.put(file, File { id: 0, now: bytes.to_vec(), synced: Vec::new() });
+        state.put(file, File::new(bytes, &[]));
         Ok(())
     }
 
@@ -236,15 +267,19 @@ impl RaftDisk for SimDisk {
         let length = file.now.len().max(end);
         file.now.resize(length, 0);
         file.now[start..end].copy_from_slice(bytes);
+        file.dirty.extend(start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
         Ok(())
     }
 
     fn sync(&mut self, file: &str) -> Result<(), DiskError> {
         let mut state = self.0.lock();
-        state.change(Doing::Sync, file)?;
+        let outcome = state.change(Doing::Sync, file);
         let file = state.file(Doing::Sync, file)?;
-        file.synced = file.now.clone();
-        Ok(())
+        match outcome {
+            Ok(()) => file.sync(),
+            Err(_) => file.dirty.clear(),
+        }
+        outcome
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {

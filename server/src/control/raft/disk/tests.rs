@@ -163,6 +163,48 @@ fn the_same_bytes_are_damage_when_a_sync_came_between() {
 }
 
 #[test]
+fn after_a_failed_sync_what_is_read_is_written_again() {
+    let disk = SimDisk::new();
+    let (mut node, _) = Watched::open(&disk).expect("opens");
+    node.fill(1..=2, 40);
+    disk.fail_syncs();
+    node.append(&[entry(1, 3, 40)]);
+    node.writer.work();
+    // The page cache has the third entry and takes it for written.
+    let disk = disk.restart();
+    let (_, state) = Watched::open(&disk).expect("opens");
+    assert_eq!(indexes(&state), [1, 2, 3]);
+    for seed in 0..20 {
+        let (_, state) = Watched::open(&disk.crash(seed)).expect("opens");
+        assert_eq!(indexes(&state), [1, 2, 3], "what was read may have been told");
+    }
+}
+
+#[test]
+fn the_power_goes_while_the_log_goes_over_to_a_segment_that_is_all_purged() {
+    for calls in 0..12 {
+        for seed in 0..8 {
+            let disk = SimDisk::new();
+            let (mut node, _) = Watched::open(&disk).expect("opens");
+            node.fill(1..=5, 300);
+            node.snapshot(&snap(id(1, 5)));
+            node.writer.work();
+            node.writer.hand(Job::Purge(id(1, 5)));
+            node.writer.work();
+            disk.stop_after(calls);
+            node.append(&[entry(1, 6, 2500)]);
+            node.writer.work();
+            let mut disk = disk.crash(seed);
+            for _ in 0..3 {
+                let (_, state) = Watched::open(&disk).expect("opens each time");
+                assert!(state.last() >= Some(id(1, 5)), "{calls} {seed} {:?}", state.last());
+                disk = disk.crash(seed);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_missing_segment_is_named() {
     let whole = SimDisk::new();
     let (mut node, _) = Watched::open(&whole).expect("opens");

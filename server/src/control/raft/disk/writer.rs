@@ -71,7 +71,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Bytes of the segments in use: when they grow large it is time for a snapshot.
+    /// Bytes of the segments in use.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }

@@ -173,11 +173,14 @@ fn a_reader_gets_a_bounded_piece_but_at_least_one_entry() {
         let large = READ_BYTES / 2 - 1000;
         let entries = [entry(1, 0, large), entry(1, 1, large), entry(1, 2, 3 * READ_BYTES)];
         store.blocking_append(entries).await.expect("appended");
+        assert!(store.entry_bytes() > 4 * READ_BYTES as u64 - 4000);
         let lengths = [(0, 3, 2), (1, 3, 1), (2, 3, 1), (2, 2, 0)];
         for (start, end, count) in lengths {
             let got = store.limited_get_log_entries(start, end).await.expect("answers");
             assert_eq!(got.len(), count, "{start}..{end}");
         }
+        store.purge(id(1, 2)).await.expect("purged");
+        assert_eq!(store.entry_bytes(), 0);
     });
 }
 

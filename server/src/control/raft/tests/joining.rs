@@ -179,7 +179,7 @@ async fn two_nodes_that_meet_each_other_at_once_end_in_one_cluster() {
     town.start(2, cluster_id(2)).await;
     let founded = town.cluster(2).found(ClusterSettings::default(), new_node(2), "itself").await;
     assert_eq!(founded, Ok(()));
-    town.links.slow_down(Duration::from_millis(5));
+    town.links.slow_down(node_id(1), Duration::from_millis(5));
     let joined = tokio::join!(meet_until_one(&town, 1, 2), meet_until_one(&town, 2, 1));
     assert_eq!(joined, (false, true));
     assert_eq!(town.table(1).nodes().count(), 2);

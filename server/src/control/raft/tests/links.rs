@@ -14,7 +14,7 @@ use crate::peer::{Answers, Boxed, CallError, CallKind, Calls};
 pub(super) struct Links {
     nodes: Mutex<BTreeMap<NodeId, Weak<Cluster>>>,
     cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
-    delay: Mutex<Duration>,
+    slow: Mutex<BTreeMap<NodeId, Duration>>,
 }
 
 impl Links {
@@ -30,9 +30,14 @@ impl Links {
         self.nodes.lock().remove(&node);
     }
 
-    /// Every message takes this long from now on, in each direction.
-    pub(super) fn slow_down(&self, delay: Duration) {
-        *self.delay.lock() = delay;
+    /// Every message from or to the node takes this long from now on, in each direction.
+    pub(super) fn slow_down(&self, node: NodeId, delay: Duration) {
+        self.slow.lock().insert(node, delay);
+    }
+
+    fn delay(&self, from: NodeId, to: NodeId) -> Duration {
+        let slow = self.slow.lock();
+        [from, to].iter().filter_map(|node| slow.get(node)).max().copied().unwrap_or_default()
     }
 
     /// Cuts a node off from all others.
@@ -76,7 +81,7 @@ impl Calls for Port {
         let (links, from) = (Arc::clone(&self.links), self.from);
         Box::pin(async move {
             let Some(cluster) = links.reach(from, to) else { return Err(CallError::NotConnected) };
-            let delay = *links.delay.lock();
+            let delay = links.delay(from, to);
             let answering = async {
                 tokio::time::sleep(delay).await;
                 let answer = cluster.answer(from, kind, body).await;

@@ -43,6 +43,31 @@ async fn a_voter_is_removed_and_a_learner_votes_in_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_removed_node_far_away_hears_of_it() {
+    let town = Town::of(2).await;
+    town.links.slow_down(node_id(2), Duration::from_millis(300));
+    assert!(town.order(1, remove(2)).await.expect("done").changed);
+    let table = town.table(2);
+    let state = table.node(node_id(2)).map(|row| row.state);
+    assert_eq!(state, Some(slots::NodeState::Removed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_takes_nobody_for_lost_before_it_has_listened() {
+    let town = Town::of(4).await;
+    let old = town.leader().expect("a leader");
+    let learner = town.view(old).learners[0];
+    town.links.slow_down(learner, Duration::from_millis(400));
+    town.links.isolate(node_id(old));
+    let new = |town: &Town| town.leader().filter(|leader| *leader != old);
+    town.until("another leads", |town| new(town).is_some()).await;
+    let order = Order::Lost { node: learner, accept_loss: true };
+    let outcome = town.order(new(&town).expect("it leads"), order).await;
+    let Err(OrderError::Refused(why)) = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("it is not lost"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_leader_is_removed_and_the_next_one_ends_it() {
     let town = Town::of(3).await;
     let leader = town.leader().expect("a leader");

@@ -107,7 +107,7 @@ async fn without_a_majority_nothing_is_proposed() {
 async fn long_round_trips_slow_the_log_down_and_do_not_stop_it() {
     let town = Town::of(3).await;
     let leader = town.leader().expect("a leader");
-    town.links.slow_down(Duration::from_millis(200));
+    (1..=3).for_each(|n| town.links.slow_down(node_id(n), Duration::from_millis(200)));
     for round in ["1", "2", "3"] {
         let other = if leader == 1 { 2 } else { 1 };
         let verdicts = propose(town.cluster(other), label(1, round)).await.expect("in time");

@@ -213,18 +213,32 @@ fn one_of<T: PartialEq>(all: &[(T, Outcome)], got: &T) -> bool {
     all[sure..].iter().any(|(one, _)| one == got)
 }
 
-/// A crash, then starts that may crash too, until one succeeds.
+/// The process dies, with the machine or alone.
+fn die(disk: &SimDisk, dice: &mut Dice) -> SimDisk {
+    if dice.below(2) == 0 { disk.crash(dice.roll()) } else { disk.restart() }
+}
+
+/// Starts that may die too, until one succeeds. What it found must then survive anything.
 fn reopen(disk: &SimDisk, dice: &mut Dice, name: &str) -> (SimDisk, Recovered) {
-    let mut disk = disk.crash(dice.roll());
+    let (disk, state) = reopen_once(disk, dice, name);
+    let after = disk.crash(dice.roll());
+    let again = Watched::open(&after).map(|(_, state)| state);
+    let again = again.unwrap_or_else(|error| panic!("{name}, again: {error}"));
+    assert_eq!(Model::from(&again), Model::from(&state), "{name}: gone after the next crash");
+    (after, state)
+}
+
+fn reopen_once(disk: &SimDisk, dice: &mut Dice, name: &str) -> (SimDisk, Recovered) {
+    let mut disk = die(disk, dice);
     for _ in 0..3 {
         disk.stop_after(dice.below(12));
         match Watched::open(&disk) {
-            Ok((_, state)) => return (disk.crash(dice.roll()), state),
-            Err(StoreError::Disk(_)) => disk = disk.crash(dice.roll()),
+            Ok((_, state)) => return (die(&disk, dice), state),
+            Err(StoreError::Disk(_)) => disk = die(&disk, dice),
             Err(error) => panic!("{name}: {error}"),
         }
     }
-    let disk = disk.crash(dice.roll());
+    let disk = die(&disk, dice);
     let state = Watched::open(&disk).map(|(_, state)| state);
     (disk, state.unwrap_or_else(|error| panic!("{name}: {error}")))
 }

@@ -1,0 +1,190 @@
+//! `slotctl recover`: the majority of voters is lost for good, and one node begins a new
+//! generation of the cluster with what it knows.
+//!
+//! ```text
+//!   this node: its whole log, committed or not --> a new log, this node its only voter
+//!              --> SetCluster{generation + 1} --> every node it reaches is told to follow
+//!   a node that is told: has no quorum either --> leaves its log behind, is sent the new one
+//! ```
+//! Not the operator's plan and consent (`slotctl`). Invariant: only without a quorum, never behind
+//! a node that can be asked; links to the old generation are refused from then on (`peer`).
+
+use std::io;
+
+use slots::{ClusterId, ClusterSettings, NodeId, TableChange};
+use tokio::time::{Duration, Instant, sleep};
+
+use super::member::Member;
+use crate::control::orders::{OrderDone, OrderError, Orders};
+use crate::control::raft::codec;
+use crate::control::raft::disk::Sizes;
+use crate::control::raft::meet::{MeetAnswer, MeetCall, Recovered};
+use crate::control::raft::store;
+use crate::control::raft::types::Member as RaftMember;
+use crate::control::{ProposeError, TableLog};
+use crate::io::raft_disk::Folder;
+use crate::peer::CallKind;
+
+/// Until the new generation is in the table: an election of one and an entry.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
+/// For each node that is told: it stops its log and opens another.
+const TELL_PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
+
+fn refused(why: impl Into<String>) -> OrderError {
+    OrderError::Refused(why.into())
+}
+
+impl Member {
+    /// Begins a new generation. Refuses while a quorum answers, on a node without a seat, and
+    /// while a node that is linked knows a newer table.
+    pub(super) async fn recover(&self) -> Result<OrderDone, OrderError> {
+        let _turn = self.turn.lock().await;
+        let view = self.view();
+        if view.has_quorum {
+            return Err(refused("a majority of voters answers: there is nothing to recover"));
+        }
+        let Some(cluster) = self.cluster() else { return Err(OrderError::NoQuorum) };
+        let table = cluster.table();
+        let mine = table.version().0;
+        let ahead = view.peers.iter().filter(|peer| peer.connected);
+        let ahead = ahead.filter_map(|peer| Some((peer.table_version?, peer.node)));
+        if let Some((version, node)) = ahead.max().filter(|(version, _)| *version > mine) {
+            let name = table.node(node).map_or_else(|| node.to_string(), |row| row.name.clone());
+            return Err(refused(format!(
+                "{name} knows table version {version}, this node {mine}: recover there"
+            )));
+        }
+        let (id, generation) = self.dir.lock().cluster();
+        let next = generation + 1;
+        tracing::warn!(%id, generation = next, "recovering without the majority");
+        drop(cluster);
+        self.end().await;
+        self.write_generation(id, next)
+            .map_err(|error| refused(format!("not recovered: {error}")))?;
+        let begun = self.begin_same().await;
+        begun.map_err(|error| refused(format!("recovered, but not begun: {error}")))?;
+        self.confirm_generation(Instant::now() + BEGIN_PATIENCE).await?;
+        let (followed, silent) = self.tell_all(id, next).await;
+        let list = |names: Vec<String>| match names.is_empty() {
+            true => "nobody".to_owned(),
+            false => names.join(", "),
+        };
+        let text = format!(
+            "generation {next} begins with table version {mine}; followed: {}; not reached: {}. \
+             For each node that is gone: slotctl node lost NODE",
+            list(followed),
+            list(silent)
+        );
+        tracing::warn!("{text}");
+        Ok(OrderDone { changed: true, text })
+    }
+
+    /// Makes the log of the new generation of everything the old one holds, then names it in the
+    /// data directory: a crash in between leaves the old generation.
+    fn write_generation(&self, id: ClusterId, next: u64) -> io::Result<()> {
+        let mut dir = self.dir.lock();
+        let (old, new) = (dir.raft_dir(), dir.raft_dir_of(id, next));
+        let sizes = Sizes::default();
+        let old = Folder::open(&old).map_err(io::Error::other)?;
+        let whole = store::read_whole(old, sizes).map_err(io::Error::other)?;
+        // A try that did not get to its end left its files.
+        if new.exists() {
+            std::fs::remove_dir_all(&new)?;
+        }
+        let me = RaftMember(dir.identity().node);
+        let new = Folder::open(&new).map_err(io::Error::other)?;
+        store::write_fresh(new, sizes, whole.ledger, me).map_err(io::Error::other)?;
+        dir.switch(id, next, true)
+    }
+
+    /// Puts the generation of the data directory into the table, if the table is behind.
+    pub(super) async fn confirm_generation(&self, until: Instant) -> Result<(), OrderError> {
+        loop {
+            let generation = self.dir.lock().cluster().1;
+            let settings = self.cluster().and_then(|c| c.table().cluster().map(|c| c.settings));
+            let behind = settings.filter(|settings| settings.generation < generation);
+            match behind {
+                None if settings.is_some() => return Ok(()),
+                None => {}
+                Some(settings) => {
+                    let settings = ClusterSettings { generation, ..settings };
+                    self.propose_and_wait(TableChange::SetCluster { settings }).await;
+                }
+            }
+            if Instant::now() >= until {
+                return Err(OrderError::Unknown);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn propose_and_wait(&self, change: TableChange) {
+        let (done, outcome) = tokio::sync::oneshot::channel();
+        let tell = Box::new(move |result: Result<slots::Verdicts, ProposeError>| {
+            let _ = done.send(result);
+        });
+        self.propose(change, "slotctl recover", tell);
+        // Whoever waits looks at the table: it says more than the outcome.
+        let _ = outcome.await;
+    }
+
+    /// Tells every other node of the table; the names of those that follow and those that do not.
+    async fn tell_all(&self, cluster: ClusterId, generation: u64) -> (Vec<String>, Vec<String>) {
+        let (mut followed, mut silent) = (Vec::new(), Vec::new());
+        let me = self.identity().node;
+        let table = self.state().topology().table;
+        let body = codec::encode(&MeetCall::Recovered(Recovered { cluster, generation, node: me }));
+        let Ok(body) = body else { return (followed, silent) };
+        for row in table.nodes().filter(|row| row.id != me) {
+            let bus = row.addresses.bus.clone();
+            let call = self.peers().call_stranger(bus, CallKind::Meet, body.clone(), TELL_PATIENCE);
+            let answer = call.await.ok().and_then(|answer| codec::decode(&answer).ok());
+            match answer {
+                Some(MeetAnswer::Accepted { .. }) => followed.push(row.name.clone()),
+                Some(MeetAnswer::Refused(why) | MeetAnswer::Busy(why)) => {
+                    silent.push(format!("{} ({why})", row.name));
+                }
+                _ => silent.push(row.name.clone()),
+            }
+        }
+        (followed, silent)
+    }
+
+    /// Another node has begun a new generation of our cluster. Follows it only if this node has
+    /// no quorum either and the node is known: whoever is right will find the other out.
+    pub(super) async fn follow(&self, from: NodeId, told: Recovered) -> MeetAnswer {
+        let refused = |why: &str| MeetAnswer::Refused(why.to_owned());
+        let (id, generation) = self.dir.lock().cluster();
+        if told.node != from || told.cluster != id {
+            return refused("this node is of another cluster");
+        }
+        let accepted = MeetAnswer::Accepted {
+            cluster: told.cluster,
+            generation: told.generation,
+            seeds: Vec::new(),
+        };
+        if told.generation <= generation {
+            return match told.generation == generation {
+                true => accepted,
+                false => refused("this node is of a newer generation"),
+            };
+        }
+        let Ok(_turn) = self.turn.try_lock() else {
+            return refused("this node is busy: ask again");
+        };
+        let known = self.state().topology().table.node(from).is_some();
+        if !known || self.view().has_quorum {
+            return refused("this node is of a cluster that has a majority");
+        }
+        tracing::warn!(%from, generation = told.generation, "following a recovery");
+        self.end().await;
+        if let Err(error) = self.dir.lock().switch(told.cluster, told.generation, true) {
+            return refused(&format!("it cannot be stored: {error}"));
+        }
+        match self.begin_same().await {
+            Ok(_) => accepted,
+            Err(error) => refused(&error.to_string()),
+        }
+    }
+}
