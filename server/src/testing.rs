@@ -90,12 +90,6 @@ impl Edges for StillEdges {
     }
 }
 
-impl TableSink for NodeState {
-    fn install(&self, table: Arc<slots::SlotTable>) {
-        NodeState::install(self, table);
-    }
-}
-
 struct NoChores;
 
 impl Chores for NoChores {

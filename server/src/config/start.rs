@@ -168,7 +168,7 @@ impl Draft {
             Err(error) => return Err(unreadable(&file, &error)),
         };
         self.take_file(&file, &text)?;
-        if let Some(number) = text.lines().position(|line| names_dir(line)) {
+        if let Some(number) = text.lines().position(names_dir) {
             let reason = "is given on the command line only: this file lies in the data directory";
             return Err(StartError::of("dir", reason).at(&file, number + 1));
         }

@@ -276,6 +276,7 @@ impl Member {
         let (table, me) = (ledger.table().clone(), self.identity().node);
         let standing = match self.given_up_life.load(Ordering::SeqCst) == number {
             true => Standing::Starting,
+            false if step.standing == Standing::Starting && self.was_removed() => Standing::Removed,
             false => step.standing,
         };
         state.install_topology(Topology { table, me, standing });
@@ -380,6 +381,11 @@ impl Member {
             RefusalCode::Doubled | RefusalCode::IdInUse if !is_seated => exit::fatal(text),
             RefusalCode::Removed if !self.removed.swap(true, Ordering::SeqCst) => {
                 tracing::warn!(%node, "this node is out of the cluster: {text}");
+                let _in_order = self.applying.lock();
+                if self.standing() == Standing::Starting {
+                    // Its own table will never say so.
+                    self.state().install_standing(Standing::Removed);
+                }
             }
             _ => {}
         }
@@ -394,7 +400,10 @@ impl Member {
         if self.given_up_life.swap(number, Ordering::SeqCst) == number {
             return;
         }
-        tracing::error!(generation, "the cluster was recovered without this node: it stops serving");
+        tracing::error!(
+            generation,
+            "the cluster was recovered without this node: it stops serving"
+        );
         self.suspend();
         let member = self.own.clone();
         self.runtime.spawn(async move {

@@ -95,7 +95,8 @@ impl NodeFile {
         let flag = |set: bool| if set { "yes" } else { "no" };
         let body = format!(
             "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\nboot {}\n\
-             founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\nsync-failed {}\nkernel {}\n",
+             founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\nsync-failed {}\n\
+             kernel {}\n",
             self.id,
             self.store,
             self.cluster,

@@ -249,8 +249,10 @@ impl Lab {
             node,
             &format!(
                 "table ip fault {{\n\
-                 chain in {{ type filter hook input priority 0; ip saddr {{ {peers} }} {incoming}; }}\n\
-                 chain out {{ type filter hook output priority 0; ip daddr {{ {peers} }} {outgoing}; }}\n\
+                 chain in {{ type filter hook input priority 0; \
+                 ip saddr {{ {peers} }} {incoming}; }}\n\
+                 chain out {{ type filter hook output priority 0; \
+                 ip daddr {{ {peers} }} {outgoing}; }}\n\
                  }}"
             ),
         )

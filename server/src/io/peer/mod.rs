@@ -74,7 +74,7 @@ struct Inner {
     /// The dialer is to look again.
     dial: Notify,
     dials: Semaphore,
-<<<<<<< HEAD
+    lingers: Semaphore,
     counters: Counters,
 }
 
@@ -90,9 +90,6 @@ impl Counters {
         self.sent.fetch_add(traffic.sent, Ordering::Relaxed);
         self.received.fetch_add(traffic.received, Ordering::Relaxed);
     }
-=======
-    lingers: Semaphore,
->>>>>>> life
 }
 
 /// All links of a node. Dropping it ends them.
@@ -130,11 +127,8 @@ impl PeerNet {
             notices,
             dial: Notify::new(),
             dials: Semaphore::new(MAX_DIALS),
-<<<<<<< HEAD
-            counters: Counters::default(),
-=======
             lingers: Semaphore::new(MAX_LINGERS),
->>>>>>> life
+            counters: Counters::default(),
         });
         let accepts = listeners
             .into_iter()
