@@ -394,7 +394,10 @@ impl Member {
         if self.given_up_life.swap(number, Ordering::SeqCst) == number {
             return;
         }
-        tracing::error!(generation, "the cluster was recovered without this node: it stops serving");
+        tracing::error!(
+            generation,
+            "the cluster was recovered without this node: it stops serving"
+        );
         self.suspend();
         let member = self.own.clone();
         self.runtime.spawn(async move {

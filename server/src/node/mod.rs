@@ -76,8 +76,7 @@ pub async fn run(start: Start) -> io::Result<()> {
     member.write_book();
     member.end().await;
     peers.stop();
-    let stopped = member.dir.lock().note_stopped();
-    stopped
+    member.dir.lock().note_stopped()
 }
 
 /// Carries out options that are more than a number to read.
