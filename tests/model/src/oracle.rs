@@ -32,6 +32,8 @@ pub struct Oracle {
     pub losers: [Set; MAX_WRITES],
     /// The wanted node that left the in-sync set last: its copy must still do.
     pub heir: Option<Id>,
+    /// It lacks what was acknowledged after it left, and somebody who had that is gone.
+    pub heir_is_weak: bool,
     /// The highest epoch a reply left in.
     pub reply_epoch: Epoch,
     /// The writes its owner held at its first reply, as bits.
@@ -100,12 +102,13 @@ pub(crate) fn reply(state: &mut State, by: Id, shown: u8, late: u8) {
     // Its ack is of an earlier boot than it runs now: it has crashed since.
     let down = |id: &Id| state.view(by).boots[id.at()] != state.node(*id).boot;
     let down = Id::all().filter(down).fold(Set::default(), Set::with);
+    let weak = if state.oracle.heir_is_weak { heir } else { Set::default() };
     let mut shown = shown;
     for write in writes(shown & !state.oracle.promised) {
         let at = usize::from(write);
         let holding = around.iter().filter(|id| held(state, *id) & (1 << write) != 0);
         state.oracle.holders[at] = holding.fold(Set::default(), Set::with);
-        state.oracle.shaken[at] = down;
+        state.oracle.shaken[at] = down.or(weak);
         state.oracle.losers[at] = down;
         // Lost by all whom it was counted on before this late reply left; its owner is out.
         if state.oracle.holders[at].is_empty() && around.iter().all(|id| down.has(id)) {
@@ -157,8 +160,7 @@ fn waiting(state: &State, id: Id) -> bool {
 
 /// The log accepted a change.
 pub(crate) fn accepted(state: &mut State, before: &Table, change: &Change) {
-    let after = *state.newest();
-    let (old, new) = (before.row, after.row);
+    let (old, new) = (before.row, state.newest().row);
     let left = Set(old.in_sync.0 & !new.in_sync.0);
     let old_heir = state.oracle.heir;
     let wanted = |id: &Id| new.followers.has(*id);
@@ -207,22 +209,9 @@ pub(crate) fn accepted(state: &mut State, before: &Table, change: &Change) {
         _ => (),
     }
     state.oracle.heir = state.oracle.heir.filter(|id| !new.in_sync.has(*id));
+    state.oracle.heir_is_weak &= state.oracle.heir == old_heir && old_heir.is_some();
+    let given_up = gives_up(state, old_heir, left, change);
     let keep = state.oracle.heir.map_or(new.in_sync, |heir| new.in_sync.with(heir));
-    // An operator may give up copies; if it was the last one, what it held with it. So may a
-    // member nobody wants that leaves when all the others have crashed already: the slot has the
-    // copies that are wanted, and PROTOCOL 6 promises what those keep.
-    let orphan = new.in_sync.iter().all(|id| waiting(state, id));
-    // And the row remembers one that left: an earlier one is given up for a later one.
-    let replaced =
-        old_heir.is_some() && state.oracle.heir.is_some() && state.oracle.heir != old_heir;
-    let given_up = match change {
-        _ if replaced => true,
-        Change::SetFollowers(_) | Change::SetAck(_) => true,
-        Change::Shrink { node, .. } | Change::Start { node, .. } => {
-            orphan && left.has(*node) && !new.followers.has(*node)
-        }
-        _ => false,
-    };
     for write in 0..MAX_WRITES {
         let holders = &mut state.oracle.holders[write];
         let had = !holders.is_empty();
@@ -236,9 +225,30 @@ pub(crate) fn accepted(state: &mut State, before: &Table, change: &Change) {
     }
 }
 
+/// Whether a copy that is left out by a change is given up knowingly.
+fn gives_up(state: &State, old_heir: Option<Id>, left: Set, change: &Change) -> bool {
+    let (row, heir) = (state.newest().row, state.oracle.heir);
+    // The row remembers one that left: an earlier one is given up for a later one.
+    if old_heir.is_some() && heir.is_some() && heir != old_heir {
+        return true;
+    }
+    match change {
+        // An operator may give up copies; if it was the last one, what it held with it.
+        Change::SetFollowers(_) | Change::SetAck(_) => true,
+        // So may a member nobody wants that leaves when all the others have crashed already: the
+        // slot has the copies that are wanted, and PROTOCOL 6 promises what those keep.
+        Change::Shrink { node, .. } | Change::Start { node, .. } => {
+            let orphan = row.in_sync.iter().all(|id| waiting(state, id));
+            orphan && left.has(*node) && !row.followers.has(*node)
+        }
+        _ => false,
+    }
+}
+
 /// Another member left after it: what it lacks and what a tail may take have become one loss.
 fn shake_heir(state: &mut State) {
     let Some(heir) = state.oracle.heir else { return };
+    state.oracle.heir_is_weak = true;
     for write in 0..MAX_WRITES {
         let shaken = &mut state.oracle.shaken[write];
         *shaken = shaken.with(heir);

@@ -21,7 +21,7 @@ macro_rules! rules {
             /// The sentence a rule stands for.
             pub fn sentence(name: &str) -> Option<String> {
                 match name {
-                    $(stringify!($name) => Some(concat!($($sentence),+).trim().to_owned()),)+
+                    $(stringify!($name) => Some(one_line(concat!($($sentence),+))),)+
                     _ => None,
                 }
             }
@@ -182,6 +182,10 @@ rules! {
     sealed_commit,
     /** After Handover only the log opens the slot. */
     log_opens,
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl Rules {

@@ -1,5 +1,4 @@
 //! Scenarios as text: one action a line, what it did below it.
-//!
 //! ```text
 //! # Why the rule is there, in words.
 //! rule fenced                      the rule that is switched off

@@ -55,3 +55,17 @@ fn every_scenario_is_of_a_rule() {
         assert!(Rules::NAMES.contains(&name), "{name} is no rule");
     }
 }
+
+#[test]
+fn every_rule_stands_in_the_manual() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("server/src/manual/protocol-model.md"));
+    let text = text.expect("the chapter");
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
+    let named = rows.iter().map(|row| row.split('`').nth(1).unwrap_or_default());
+    assert_eq!(named.collect::<Vec<_>>(), Rules::NAMES);
+    for (row, rule) in rows.iter().zip(Rules::NAMES) {
+        let sentence = Rules::sentence(rule).unwrap_or_default();
+        assert!(row.contains(&sentence), "{rule}: the manual says {row}, the rule {sentence}");
+    }
+}
