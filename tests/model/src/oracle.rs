@@ -165,13 +165,7 @@ pub(crate) fn accepted(state: &mut State, before: &Table, change: &Change) {
     let old_heir = state.oracle.heir;
     let wanted = |id: &Id| new.followers.has(*id);
     match *change {
-        Change::Grow { node, .. } => {
-            state.oracle.heir = None;
-            for write in writes(state.oracle.promised & held(state, node)) {
-                let holders = &mut state.oracle.holders[usize::from(write)];
-                *holders = holders.with(node);
-            }
-        }
+        Change::Grow { node, .. } => take_in(state, node),
         Change::Shrink { .. } | Change::SetAck(Ack::Local) => {
             let heir = left.iter().find(wanted);
             state.oracle.heir = heir.or(state.oracle.heir);
@@ -222,6 +216,24 @@ pub(crate) fn accepted(state: &mut State, before: &Table, change: &Change) {
     }
     if new.epoch < old.epoch || new.ver < old.ver {
         state.oracle.broken = state.oracle.broken.or(Some(Broken::Forward));
+    }
+}
+
+/// A node is in sync from now on, with what it holds; it may have crashed since it acked.
+fn take_in(state: &mut State, node: Id) {
+    state.oracle.heir = None;
+    let here = held(state, node);
+    let crashed = waiting(state, node) && state.node(node).kept == Kept::Tail;
+    for write in writes(state.oracle.promised) {
+        let at = usize::from(write);
+        if here & (1 << write) != 0 {
+            state.oracle.holders[at] = state.oracle.holders[at].with(node);
+        } else if crashed {
+            state.oracle.losers[at] = state.oracle.losers[at].with(node);
+            if lost_together(state, at) {
+                state.oracle.promised &= !(1 << write);
+            }
+        }
     }
 }
 
