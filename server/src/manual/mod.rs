@@ -12,6 +12,9 @@ pub mod architecture {
 pub mod invariants {
     #![doc = include_str!("invariants.md")]
 }
+pub mod protocol_model {
+    #![doc = include_str!("protocol-model.md")]
+}
 pub mod wire {
     #![doc = include_str!("wire.md")]
 }
@@ -80,6 +83,7 @@ mod tests {
         for page in [
             include_str!("architecture.md"),
             include_str!("invariants.md"),
+            include_str!("protocol-model.md"),
             include_str!("wire.md"),
             include_str!("disk.md"),
             include_str!("wire-nodes.md"),

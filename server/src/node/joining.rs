@@ -110,7 +110,7 @@ impl Member {
     }
 
     async fn ask(&self, bus: &Endpoint, newcomer: Newcomer) -> Result<MeetAnswer, OrderError> {
-        let body = codec::encode(&MeetCall::V1(newcomer))
+        let body = codec::encode(&MeetCall::V1(Box::new(newcomer)))
             .map_err(|error| refused(format!("the question cannot be sent: {error}")))?;
         let call = self.peers().call_stranger(bus.clone(), CallKind::Meet, body, ASK_PATIENCE);
         let answer = call.await.map_err(|error| match error {

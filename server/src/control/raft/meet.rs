@@ -23,7 +23,7 @@ pub const MAX_SEEDS: usize = 32;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum MeetCall {
     /// The first.
-    V1(Newcomer),
+    V1(Box<Newcomer>),
     /// A member of the cluster has begun a new generation of it without the majority.
     Recovered(Recovered),
 }

@@ -105,7 +105,7 @@ impl Cluster {
         if named != from || newcomer.side.node != from {
             return Err(format!("the message is of node {named}, the link is to node {from}"));
         }
-        write(&self.meet(newcomer).await)
+        write(&self.meet(*newcomer).await)
     }
 
     async fn meet(&self, newcomer: Newcomer) -> MeetAnswer {

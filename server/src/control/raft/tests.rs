@@ -221,7 +221,7 @@ impl Town {
 
     async fn meet_as(&self, side: Side, to: u8) -> MeetAnswer {
         let n = side.node.bytes()[0];
-        let call = MeetCall::V1(Newcomer { node: new_node(n), boot: Boot(1), side });
+        let call = MeetCall::V1(Box::new(Newcomer { node: new_node(n), boot: Boot(1), side }));
         let body = codec::encode(&call).expect("it is short");
         let port = self.links.port(node_id(n));
         let answer = port.call(node_id(to), CallKind::Meet, body, PATIENCE).await;

@@ -117,7 +117,7 @@ async fn a_wiped_disk_under_a_known_id_is_refused() {
         keys: 0,
         format_version: FORMAT_VERSION,
     };
-    let call = MeetCall::V1(Newcomer { node, boot: Boot(1), side });
+    let call = MeetCall::V1(Box::new(Newcomer { node, boot: Boot(1), side }));
     let body = codec::encode(&call).expect("it is short");
     let answer = town.cluster(1).take_meet(node_id(2), &body).await.expect("an answer");
     let answer: MeetAnswer = codec::decode(&answer).expect("an answer");
