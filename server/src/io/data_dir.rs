@@ -179,7 +179,8 @@ impl DataDir {
             let name = entry.file_name();
             let is_other = name.to_str().is_some_and(|n| n.starts_with("raft-") && n != own);
             if is_other && entry.file_type()?.is_dir() {
-                tracing::info!(folder = %entry.path().display(), "removing the log of a former cluster");
+                let folder = entry.path();
+                tracing::info!(folder = %folder.display(), "removing a former cluster's log");
                 fs::remove_dir_all(entry.path()).map_err(|error| of(&entry.path(), error))?;
             }
         }
