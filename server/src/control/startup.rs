@@ -1,5 +1,5 @@
 //! From the start of a process to its seat: when the node's own boot is proposed, again and again
-//! if need be, and what clients are told until it is in the table (PROTOCOL 2, R7).
+//! if need be (PROTOCOL 2, R7). Not what clients are told until then (`command/installed`).
 //!
 //! ```text
 //!               row known, boot older                own NodeBoot applied
@@ -14,9 +14,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use slots::{Boot, Kept, SlotId, SlotRanges, SlotTable, TableChange, TableVersion, Verdicts};
+use slots::{Boot, Kept, SlotId, SlotRanges, SlotTable, TableChange, TableVersion};
 
-use crate::control::ProposeError;
 use crate::control::seat::{Ending, Identity, Seat, Standing};
 
 /// Between an answer and the next NodeBoot: some heartbeats, and well below the 6 s in which a
@@ -25,17 +24,6 @@ pub const RETRY: Duration = Duration::from_millis(500);
 /// After this without an answer the proposal counts as lost and is made again: no log takes
 /// longer to give up.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// So long clients are told to wait (`LOADING`); after it that there is no quorum. A leader
-/// change takes 2.2 s at most, an election after a common start as much again.
-pub const LOADING_LIMIT: Duration = Duration::from_secs(5);
-
-/// Until the node's start is agreed.
-pub const LOADING: &str = "LOADING the node has started and its cluster has not agreed to it yet";
-/// The same when it takes too long, or the log has said so.
-pub const NO_QUORUM: &str = "CLUSTERDOWN no quorum: the start of this node cannot be agreed";
-/// After `RemoveNode`.
-pub const REMOVED: &str = "CLUSTERDOWN this node was removed from the cluster";
-
 /// What the node found on its disk: the part of NodeBoot that is not its identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Evidence {
@@ -87,13 +75,10 @@ pub struct Startup {
     seat: Seat,
     evidence: Evidence,
     claim: Claim,
-    started_ns: u64,
     standing: Standing,
     /// The table has a row for us, so that a NodeBoot has a chance.
     is_known: bool,
     ask: Ask,
-    /// The log has said that no majority answers.
-    lacks_quorum: bool,
 }
 
 /// Where the proposal is.
@@ -112,11 +97,9 @@ impl Startup {
             seat: Seat::new(me),
             evidence,
             claim,
-            started_ns: now_ns,
             standing: Standing::Starting,
             is_known: false,
             ask: Ask::From(now_ns),
-            lacks_quorum: false,
         }
     }
 
@@ -145,7 +128,6 @@ impl Startup {
         }
         if self.standing == Standing::Seated {
             self.claim = Claim::Stored;
-            self.lacks_quorum = false;
         }
         Step { store_boot, propose: self.ask(now_ns), standing: self.standing }
     }
@@ -170,11 +152,9 @@ impl Startup {
         Step { store_boot: None, propose: self.ask(now_ns), standing: self.standing }
     }
 
-    /// What came of the proposal. An accepted one needs nothing here: `applied` has seen it. A
-    /// refused one, too: the table that refused it says why, and `applied` has judged that.
-    pub fn answered(&mut self, outcome: &Result<Verdicts, ProposeError>, now_ns: u64) {
-        self.lacks_quorum =
-            matches!(outcome, Err(ProposeError::NoQuorum)) && self.standing != Standing::Seated;
+    /// The proposal has ended. What came of it matters not: `applied` has seen an accepted one,
+    /// and judged the table that refused it.
+    pub fn answered(&mut self, now_ns: u64) {
         self.ask = Ask::From(now_ns + RETRY.as_nanos() as u64);
     }
 
@@ -188,26 +168,13 @@ impl Startup {
         let Evidence { kept, alone, except } = self.evidence.clone();
         Some(TableChange::NodeBoot { node, boot, nonce, kept, alone, except })
     }
-
-    /// What a client gets for any command that touches a slot; `None`: the table decides.
-    pub fn refusal(&self, now_ns: u64) -> Option<&'static str> {
-        match self.standing {
-            Standing::Seated => None,
-            Standing::Removed => Some(REMOVED),
-            Standing::Starting | Standing::Ended(_) => {
-                let waited = now_ns.saturating_sub(self.started_ns);
-                let is_long = waited >= LOADING_LIMIT.as_nanos() as u64;
-                Some(if self.lacks_quorum || is_long { NO_QUORUM } else { LOADING })
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use slots::{
         Addresses, ClusterId, ClusterSettings, Endpoint, NewNode, NodeId, Nonce, Proposal,
-        Proposer, StoreId,
+        Proposer, StoreId, Verdicts,
     };
 
     use super::*;
@@ -272,12 +239,10 @@ mod tests {
     fn own_boot_in_the_table_is_a_seat() {
         let (mut start, mut table) = (startup(1), table());
         let change = start.applied(&table, 0).propose.expect("a NodeBoot");
-        assert_eq!(start.refusal(0), Some(LOADING));
-        let verdicts = apply(&mut table, 1, change);
+        assert_eq!(apply(&mut table, 1, change).all(), Ok(()));
         let step = start.applied(&table, MS);
         assert_eq!((step.standing, step.propose), (Standing::Seated, None));
-        start.answered(&Ok(verdicts), MS);
-        assert_eq!(start.refusal(0), None);
+        start.answered(MS);
         assert_eq!(start.tick(99_000 * MS).propose, None);
     }
 
@@ -287,23 +252,11 @@ mod tests {
         let first = start.applied(&table, 0).propose;
         assert!(first.is_some());
         assert_eq!(start.applied(&table, MS).propose, None, "one at a time");
-        start.answered(&Err(ProposeError::Unknown), 10 * MS);
+        start.answered(10 * MS);
         assert_eq!(start.tick(509 * MS).propose, None);
         assert_eq!(start.tick(510 * MS).propose, first, "unchanged");
         assert_eq!(start.tick(3_509 * MS).propose, None);
         assert_eq!(start.tick(3_510 * MS).propose, first, "no answer at all");
-    }
-
-    #[test]
-    fn clients_are_told_of_a_missing_quorum_once_it_is_known() {
-        let (mut start, table) = (startup(1), table());
-        start.applied(&table, 0);
-        assert_eq!(start.refusal(4_999 * MS), Some(LOADING));
-        assert_eq!(start.refusal(5_000 * MS), Some(NO_QUORUM));
-        start.answered(&Err(ProposeError::NoQuorum), 10 * MS);
-        assert_eq!(start.refusal(10 * MS), Some(NO_QUORUM));
-        start.answered(&Err(ProposeError::Unknown), 20 * MS);
-        assert_eq!(start.refusal(20 * MS), Some(LOADING));
     }
 
     #[test]
@@ -339,12 +292,11 @@ mod tests {
     fn a_removed_node_says_so_and_asks_again_once_it_is_added_again() {
         let (mut start, mut known) = (startup(1), table());
         let change = start.applied(&known, 0).propose.expect("a NodeBoot");
-        let verdicts = apply(&mut known, 1, change);
+        assert_eq!(apply(&mut known, 1, change).all(), Ok(()));
         start.applied(&known, 0);
-        start.answered(&Ok(verdicts), 0);
+        start.answered(0);
         assert_eq!(apply(&mut known, 1, TableChange::RemoveNode { node: ME }).all(), Ok(()));
         assert_eq!(start.applied(&known, MS).standing, Standing::Removed);
-        assert_eq!(start.refusal(MS), Some(REMOVED));
         assert_eq!(start.tick(9_000 * MS).propose, None);
         assert!(start.applied(&table(), 9_000 * MS).propose.is_some());
     }

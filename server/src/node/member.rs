@@ -124,7 +124,7 @@ impl Member {
 
     /// Frames on the links to other nodes.
     pub fn traffic(&self) -> Traffic {
-        Traffic::default()
+        self.peers().traffic()
     }
 
     /// This start.
@@ -276,6 +276,7 @@ impl Member {
         let (table, me) = (ledger.table().clone(), self.identity().node);
         let standing = match self.given_up_life.load(Ordering::SeqCst) == number {
             true => Standing::Starting,
+            false if step.standing == Standing::Starting && self.was_removed() => Standing::Removed,
             false => step.standing,
         };
         state.install_topology(Topology { table, me, standing });
@@ -300,11 +301,11 @@ impl Member {
         }
         let Some(change) = step.propose else { return };
         let member = self.own.clone();
-        let done = move |outcome: Result<Verdicts, ProposeError>| {
+        let done = move |_: Result<Verdicts, ProposeError>| {
             let Some(member) = member.upgrade() else { return };
             let mut life = member.life.write();
             if life.number == number {
-                life.startup.answered(&outcome, clock::now().mono_ns);
+                life.startup.answered(clock::now().mono_ns);
             }
         };
         self.propose(change, "itself", Box::new(done));
@@ -380,6 +381,11 @@ impl Member {
             RefusalCode::Doubled | RefusalCode::IdInUse if !is_seated => exit::fatal(text),
             RefusalCode::Removed if !self.removed.swap(true, Ordering::SeqCst) => {
                 tracing::warn!(%node, "this node is out of the cluster: {text}");
+                let _in_order = self.applying.lock();
+                if self.standing() == Standing::Starting {
+                    // Its own table will never say so.
+                    self.state().install_standing(Standing::Removed);
+                }
             }
             _ => {}
         }

@@ -49,11 +49,12 @@ pub async fn run(start: Start) -> io::Result<()> {
     let is_new = !dir.is_founded();
     let member = Member::new(dir, facts(&start, &own));
     let state = build(&start, stop.clone(), &member);
-    let peers = link(&start, &own, &member)?;
-    member.wire(state.clone(), peers.clone());
     start.config.carried_out_by(Arc::new(carry_out));
+    // Before the port for nodes: of two nodes on one port the error names the port that was given.
     let backlog = start.config.number("tcp-backlog") as u32;
     let listeners = listen::bind_all(&start.bind, start.port, backlog)?;
+    let peers = link(&start, &own, &member)?;
+    member.wire(state.clone(), peers.clone());
     metrics::start(&start.config, &state, Some(Arc::new(Voice(member.clone()))))?;
     let cluster = member.begin().await?;
     for (address, listener) in listeners {

@@ -47,6 +47,19 @@ pub struct PeerView {
     pub server_version: Option<String>,
     /// Keys in the slots it owns.
     pub keys: Option<u64>,
+    /// How long the link has been there, ns; `None`: there is none.
+    pub linked_ns: Option<u64>,
+    /// Bytes of calls and answers that wait to be sent over it.
+    pub unsent_bytes: u64,
+}
+
+/// Frames on links to other nodes, greetings and pings included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Given to the socket.
+    pub sent: u64,
+    /// Taken from it, whole and undamaged.
+    pub received: u64,
 }
 
 /// Something about links that the node may have to act on.
