@@ -180,8 +180,7 @@ impl DataDir {
             let is_other = name.to_str().is_some_and(|n| n.starts_with("raft-") && n != own);
             if is_other && entry.file_type()?.is_dir() {
                 let folder = entry.path();
-                let folder = folder.display();
-                tracing::info!(%folder, "removing the log of a former cluster");
+                tracing::info!(folder = %folder.display(), "removing a former cluster's log");
                 fs::remove_dir_all(entry.path()).map_err(|error| of(&entry.path(), error))?;
             }
         }

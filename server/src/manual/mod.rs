@@ -27,6 +27,9 @@ pub mod wire_nodes {
 pub mod operating {
     #![doc = include_str!("operating.md")]
 }
+pub mod cluster {
+    #![doc = include_str!("cluster.md")]
+}
 pub mod differences {
     #![doc = include_str!("differences.md")]
 }
@@ -88,6 +91,7 @@ mod tests {
             include_str!("disk.md"),
             include_str!("wire-nodes.md"),
             include_str!("operating.md"),
+            include_str!("cluster.md"),
             include_str!("docker.md"),
             include_str!("metrics.md"),
             include_str!("differences.md"),

@@ -75,9 +75,11 @@ impl fmt::Display for BadIdentity {
             BadIdentity::TooLong { got } => {
                 write!(f, "is {got} bytes long, expected at most {MAX_IDENTITY_BYTES}")
             }
-            BadIdentity::Format { got } => {
-                write!(f, "has format {got}, this slotd knows {FORMAT}: a newer version wrote it")
-            }
+            BadIdentity::Format { got } => write!(
+                f,
+                "has format {got}, this slotd knows {FORMAT}: a newer version \
+                 wrote it"
+            ),
             BadIdentity::Sum => f.write_str(
                 "was damaged or edited (its checksum does not fit): start the node in an empty \
                  folder and join it again, after 'slotctl node lost' for the old one",
@@ -95,8 +97,8 @@ impl NodeFile {
         let flag = |set: bool| if set { "yes" } else { "no" };
         let body = format!(
             "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\nboot {}\n\
-             founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\nsync-failed {}\n\
-             kernel {}\n",
+             founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\n\
+             sync-failed {}\nkernel {}\n",
             self.id,
             self.store,
             self.cluster,

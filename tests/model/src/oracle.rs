@@ -210,7 +210,8 @@ pub(crate) fn accepted(state: &mut State, before: &Table, change: &Change) {
         let holders = &mut state.oracle.holders[write];
         let had = !holders.is_empty();
         *holders = holders.and(keep);
-        if given_up && had && holders.is_empty() {
+        let gone = had && holders.is_empty();
+        if given_up && (gone || lost_together(state, write)) {
             state.oracle.promised &= !(1 << write);
         }
     }
