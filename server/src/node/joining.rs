@@ -221,7 +221,6 @@ impl Member {
         self.end().await;
         self.dir.lock().reset(hard).map_err(failed)?;
         let cluster = self.begin_anew().await.map_err(failed)?;
-        self.forget_removal();
         self.found(&cluster).await.map_err(failed)?;
         std::mem::forget(suspended);
         let until = Instant::now() + JOIN_PATIENCE;

@@ -186,6 +186,7 @@ impl Member {
             life.number
         };
         if number > 1 {
+            self.forget_removal();
             self.peers().switch(Some(id), generation, identity);
         }
         let (shown, table) = watch::channel(Arc::new(SlotTable::new()));
@@ -276,7 +277,7 @@ impl Member {
         let (table, me) = (ledger.table().clone(), self.identity().node);
         let standing = match self.given_up_life.load(Ordering::SeqCst) == number {
             true => Standing::Starting,
-            false if step.standing == Standing::Starting && self.was_removed() => Standing::Removed,
+            false if self.was_removed() => Standing::Removed,
             false => step.standing,
         };
         state.install_topology(Topology { table, me, standing });
@@ -352,6 +353,9 @@ impl Member {
     /// Gives the roles back that `suspend` took.
     pub fn resume(&self) {
         let _in_order = self.applying.lock();
+        if self.was_removed() {
+            return;
+        }
         self.state().install_standing(self.standing());
     }
 
@@ -381,11 +385,9 @@ impl Member {
             RefusalCode::Doubled | RefusalCode::IdInUse if !is_seated => exit::fatal(text),
             RefusalCode::Removed if !self.removed.swap(true, Ordering::SeqCst) => {
                 tracing::warn!(%node, "this node is out of the cluster: {text}");
+                // Its own table may never say so, and what it owned may have another owner now.
                 let _in_order = self.applying.lock();
-                if self.standing() == Standing::Starting {
-                    // Its own table will never say so.
-                    self.state().install_standing(Standing::Removed);
-                }
+                self.state().install_standing(Standing::Removed);
             }
             _ => {}
         }
