@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod orders;
 pub mod raft;
 pub mod seat;
+pub mod startup;
 
 use slots::{TableChange, Verdicts};
 
