@@ -1,16 +1,15 @@
-//! From the start of a process to its seat: when the node's own boot is proposed, again and again
-//! if need be, and what clients are told until it is in the table (PROTOCOL 2, R7).
+//! From the start of a process to its seat: when its boot is proposed, again and again if need be,
+//! and what clients are told until it is in the table (PROTOCOL 2, R7).
 //!
 //! ```text
-//!               row known, boot older                own NodeBoot applied
+//!           row known, boot older                own NodeBoot applied
 //!   Waiting ------------------------> Asking ------------------------------> Seated
 //!      ^                              |    ^
 //!      |  row gone                    |    | RETRY after an answer that is not ours to keep,
 //!      +------------------------------+----+ or none within ANSWER_LIMIT
-//!   from each of them: Removed (the row was taken away), Ended (`Seat` says why: exit)
+//!   from each: Removed (the row was taken away), Ended (`Seat` says why: exit)
 //! ```
-//! Invariant: the log gets a NodeBoot only after its claim is on disk, and the node no role before
-//! its boot is on disk as confirmed (`Step::store`).
+//! Invariant: no NodeBoot before its claim is on disk, no role before its boot is (`Step::store`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

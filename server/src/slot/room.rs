@@ -265,7 +265,7 @@ impl Rooms {
     pub(super) fn meet(&self, room: &Room, body: &mut Body, ownership: Ownership, epoch: Epoch) {
         meet_change(body, ownership, epoch);
         let is_lost = matches!(ownership, Ownership::Foreign | Ownership::Unassigned);
-        if is_lost && body.keys.table.len() > 0 {
+        if is_lost && !body.keys.is_empty() {
             self.let_go(room, body);
         }
     }
