@@ -6,8 +6,8 @@
 //!   DIR/peers                where other nodes were reached last (peer/)
 //!   DIR/raft-CLUSTER-GEN/    the table's log and snapshot of one cluster and generation
 //! ```
-//! Invariant: a boot number is on disk before anybody hears of it, so no two starts of one
-//! directory have the same one; the file `node` is replaced whole.
+//! Invariant: a start's claim on a boot number is on disk before anybody hears of it
+//! (`control/startup`); the file `node` is replaced whole.
 
 #![allow(unsafe_code, reason = "flock has no safe wrapper in this version of std")]
 
@@ -16,9 +16,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use slots::{Boot, ClusterId, Kept, NodeId, Nonce, StoreId};
+use slots::{ClusterId, Kept, NodeId, Nonce, StoreId};
 
 use crate::control::seat::Identity;
+use crate::control::startup::BootRecord;
 use crate::io::clock;
 use crate::persist::evidence::{self, Durability, Marks};
 use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile};
@@ -58,11 +59,11 @@ impl DataDir {
             }
             None => (fresh(), None),
         };
-        file.boot = file.boot.next();
+        let nonce = Nonce::from_bytes(random_bytes());
+        file.boots.claim(nonce);
         file.weakest = opening.durability;
         (file.stopped_cleanly, file.sync_failed) = (false, false);
         file.kernel = kernel_boot_id();
-        let nonce = Nonce::from_bytes(random_bytes());
         let kept = marks.map_or(Kept::Nothing, evidence::kept);
         let opened = DataDir { dir: dir.to_owned(), file, nonce, kept, _lock: lock };
         opened.store()?;
@@ -70,10 +71,24 @@ impl DataDir {
         Ok(opened)
     }
 
-    /// This start.
+    /// This start: it has claimed the number after the last confirmed one.
     pub fn identity(&self) -> Identity {
-        let NodeFile { id: node, store, boot, .. } = self.file;
+        let NodeFile { id: node, store, .. } = self.file;
+        let boot = self.file.boots.confirmed.next();
         Identity { node, store, boot, nonce: self.nonce }
+    }
+
+    /// The boot numbers, as they are on disk.
+    pub fn boots(&self) -> &BootRecord {
+        &self.file.boots
+    }
+
+    /// Writes the boot numbers down.
+    pub fn store_boots(&mut self, boots: BootRecord) -> io::Result<()> {
+        match boots == self.file.boots {
+            true => Ok(()),
+            false => self.change(|file| file.boots = boots),
+        }
     }
 
     /// The cluster the node belongs to, and its generation.
@@ -117,20 +132,17 @@ impl DataDir {
 
     /// Becomes another node, in a cluster of its own that is still to be founded.
     pub fn reset(&mut self, hard: bool) -> io::Result<()> {
+        let nonce = self.nonce;
         self.change(|file| {
             if hard {
                 file.id = NodeId::from_bytes(random_bytes());
-                file.boot = Boot(1);
+                file.boots = BootRecord::default();
             }
+            file.boots.claim(nonce);
             file.store = StoreId::from_bytes(random_bytes());
             (file.cluster, file.generation) = (ClusterId::from_bytes(random_bytes()), 1);
             file.founded = false;
         })
-    }
-
-    /// Takes a boot number above one that is recorded: a directory from a backup.
-    pub fn raise_boot(&mut self, recorded: Boot) -> io::Result<()> {
-        self.change(|file| file.boot = file.boot.max(recorded).next())
     }
 
     /// Notes that a later generation of the cluster was begun without this node: no start of this
@@ -212,7 +224,7 @@ fn fresh() -> NodeFile {
         store: StoreId::from_bytes(random_bytes()),
         cluster: ClusterId::from_bytes(random_bytes()),
         generation: 1,
-        boot: Boot(0),
+        boots: BootRecord::default(),
         founded: false,
         superseded_by: 0,
         weakest: Durability::Memory,
@@ -302,6 +314,8 @@ fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use slots::Boot;
+
     use super::*;
 
     const PLAIN: Opening = Opening { durability: Durability::Memory, restored: false };
@@ -326,13 +340,19 @@ mod tests {
     }
 
     #[test]
-    fn every_start_has_a_number_and_a_mark_of_its_own() {
+    fn a_number_is_claimed_by_each_start_until_it_is_confirmed() {
         let dir = Scratch::new();
         let first = open(&dir).identity();
         let second = open(&dir).identity();
         assert_eq!((first.node, first.store), (second.node, second.store));
-        assert_eq!((first.boot, second.boot), (Boot(1), Boot(2)));
+        assert_eq!((first.boot, second.boot), (Boot(1), Boot(1)));
         assert_ne!(first.nonce, second.nonce);
+        let mut third = open(&dir);
+        assert_eq!(third.boots().claims.len(), 3);
+        let confirmed = BootRecord { confirmed: Boot(1), claims: Vec::new() };
+        third.store_boots(confirmed).expect("it is stored");
+        drop(third);
+        assert_eq!(open(&dir).identity().boot, Boot(2));
     }
 
     #[test]
@@ -343,7 +363,7 @@ mod tests {
         let pid = std::process::id();
         assert!(error.contains(&format!("(process {pid})")), "{error}");
         drop(held);
-        assert_eq!(open(&dir).identity().boot, Boot(2));
+        assert_eq!(open(&dir).boots().claims.len(), 2);
     }
 
     #[test]
@@ -376,7 +396,8 @@ mod tests {
         let dir = Scratch::new();
         drop(open(&dir));
         let path = dir.0.join("node");
-        let text = fs::read_to_string(&path).expect("it is there").replace("boot 1", "boot 9");
+        let text =
+            fs::read_to_string(&path).expect("it is there").replace("confirmed 0", "confirmed 9");
         fs::write(&path, text).expect("it is written");
         let error = DataDir::open(&dir.0, PLAIN).err().expect("it is damaged").to_string();
         assert!(error.contains("damaged or edited"), "{error}");

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use slots::{
-    Boot, ClusterSettings, Kept, NewNode, NodeId, SlotTable, TableChange, TableVersion, Verdicts,
+    Boot, ClusterSettings, Kept, NewNode, NodeId, Nonce, SlotTable, TableChange, TableVersion,
+    Verdicts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -32,7 +33,7 @@ use crate::control::raft::machine::LedgerSink;
 use crate::control::raft::meet::{MeetAnswer, MeetCall};
 use crate::control::raft::{Cluster, ClusterStart, Host};
 use crate::control::seat::{Ending, Identity, Standing};
-use crate::control::startup::{Claim, Evidence, Startup, Step};
+use crate::control::startup::{BootRecord, Claim, Evidence, Startup, Step};
 use crate::control::{ProposeError, Proposed, TableLog};
 use crate::io::clock;
 use crate::io::data_dir::DataDir;
@@ -86,7 +87,7 @@ pub(super) struct Member {
 impl Member {
     /// A node that has not begun yet.
     pub fn new(dir: DataDir, facts: Facts) -> Arc<Member> {
-        let startup = startup(dir.identity(), facts.claim, dir.kept());
+        let startup = startup(&dir, facts.claim, dir.kept());
         Arc::new_cyclic(|own| Member {
             own: own.clone(),
             runtime: Handle::current(),
@@ -181,7 +182,7 @@ impl Member {
         let number = {
             let mut life = self.life.write();
             life.number += 1;
-            life.startup = startup(identity, self.facts.claim, kept);
+            life.startup = startup(&self.dir.lock(), self.facts.claim, kept);
             life.cluster = None;
             life.number
         };
@@ -296,9 +297,8 @@ impl Member {
         if let Standing::Ended(ending) = step.standing {
             exit::fatal(&self.explain(ending));
         }
-        if let Some(boot) = step.store_boot {
-            self.claim(boot);
-            return;
+        if let Some(boots) = step.store {
+            self.store_boots(number, boots);
         }
         let Some(change) = step.propose else { return };
         let member = self.own.clone();
@@ -312,19 +312,33 @@ impl Member {
         self.propose(change, "itself", Box::new(done));
     }
 
-    /// A directory from a backup takes a boot number that nobody has had, and begins again with it.
-    fn claim(&self, boot: Boot) {
-        let recorded = Boot(boot.0.saturating_sub(1));
-        if let Err(error) = self.dir.lock().raise_boot(recorded) {
-            exit::fatal(&format!("the boot number cannot be stored: {error}"));
-        }
-        let Some(member) = self.own.upgrade() else { return };
-        tracing::info!(%boot, "restored: taking a new boot number");
+    /// Writes the boot numbers down; a number that was taken anew needs greetings and a log that
+    /// say so, and its proposals come from there.
+    fn store_boots(&self, number: u64, boots: BootRecord) {
+        let (before, after) = {
+            let mut dir = self.dir.lock();
+            let before = dir.identity().boot;
+            if let Err(error) = dir.store_boots(boots) {
+                exit::fatal(&format!("the boot number cannot be stored: {error}"));
+            }
+            (before, dir.identity().boot)
+        };
+        let is_seated = self.life.read().startup.standing() == Standing::Seated;
+        let Some(member) = self.own.upgrade().filter(|_| before != after && !is_seated) else {
+            return;
+        };
+        tracing::info!(boot = %after, "boot {before} is taken: beginning again with the next");
         self.runtime.spawn(async move {
+            let _turn = member.turn.lock().await;
+            if member.life.read().number != number {
+                return;
+            }
+            let book = member.peers().book_text();
             member.end().await;
             if let Err(error) = member.begin().await {
                 exit::fatal(&error.to_string());
             }
+            member.peers().remember(&book);
         });
     }
 
@@ -376,13 +390,16 @@ impl Member {
         }
     }
 
-    fn refused_by(&self, node: NodeId, code: RefusalCode, text: &str) {
+    fn refused_by(&self, node: NodeId, code: RefusalCode, detail: u64, text: &str) {
         let is_seated = self.standing() == Standing::Seated;
         match code {
-            RefusalCode::Outdated if self.facts.claim == Claim::Restored && !is_seated => {}
-            RefusalCode::Outdated => exit::fatal(text),
+            RefusalCode::Outdated => self.is_taken(Boot(detail), None, text),
+            RefusalCode::Doubled if !is_seated => {
+                let nonce = Nonce::from_bytes(detail.to_le_bytes());
+                self.is_taken(self.identity().boot, Some(nonce), text);
+            }
             RefusalCode::OldGeneration => self.given_up(self.dir.lock().cluster().1 + 1),
-            RefusalCode::Doubled | RefusalCode::IdInUse if !is_seated => exit::fatal(text),
+            RefusalCode::IdInUse if !is_seated => exit::fatal(text),
             RefusalCode::Removed if !self.removed.swap(true, Ordering::SeqCst) => {
                 tracing::warn!(%node, "this node is out of the cluster: {text}");
                 // Its own table may never say so, and what it owned may have another owner now.
@@ -390,6 +407,20 @@ impl Member {
                 self.state().install_standing(Standing::Removed);
             }
             _ => {}
+        }
+    }
+
+    /// A member knows another start with our boot number, or a later one: goes on with the next
+    /// number, or ends.
+    fn is_taken(&self, recorded: Boot, nonce: Option<Nonce>, text: &str) {
+        let (number, step) = {
+            let mut life = self.life.write();
+            let step = life.startup.taken(recorded, nonce, clock::now().mono_ns);
+            (life.number, step)
+        };
+        match step {
+            Some(step) => self.carry_out(number, step),
+            None => exit::fatal(text),
         }
     }
 
@@ -452,9 +483,11 @@ impl Member {
     }
 }
 
-fn startup(identity: Identity, claim: Claim, kept: Kept) -> Startup {
+fn startup(dir: &DataDir, claim: Claim, kept: Kept) -> Startup {
+    let Identity { node, store, nonce, .. } = dir.identity();
     let evidence = Evidence { kept, ..Evidence::nothing() };
-    Startup::new(identity, claim, evidence, clock::now().mono_ns)
+    let now_ns = clock::now().mono_ns;
+    Startup::new((node, store), dir.boots().clone(), nonce, claim, evidence, now_ns)
 }
 
 /// Where one life's log tells what it applied.
@@ -539,7 +572,9 @@ impl Answers for Member {
 impl Notices for Member {
     fn notice(&self, notice: Notice) {
         match notice {
-            Notice::RefusedBy { code, text, node } => self.refused_by(node, code, &text),
+            Notice::RefusedBy { node, code, detail, text } => {
+                self.refused_by(node, code, detail, &text);
+            }
             Notice::Superseded { boot } => exit::fatal(&format!(
                 "a newer start of this node (boot {boot}) runs: two copies of one data directory. \
                  Keep one; give every node a data directory of its own"

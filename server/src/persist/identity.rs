@@ -12,12 +12,13 @@
 
 use std::fmt;
 
-use slots::{Boot, ClusterId, NodeId, StoreId};
+use slots::{Boot, ClusterId, NodeId, Nonce, StoreId};
 
 use super::evidence::Durability;
+use crate::control::startup::{BootRecord, MAX_CLAIMS};
 
-/// Longest file, bytes: ten times a full one.
-pub const MAX_IDENTITY_BYTES: usize = 4096;
+/// Longest file, bytes: a full one with `MAX_CLAIMS` claims, and as much again.
+pub const MAX_IDENTITY_BYTES: usize = 40_000;
 /// Version of the file's format.
 const FORMAT: u32 = 1;
 const HEADER: &str =
@@ -34,8 +35,8 @@ pub struct NodeFile {
     pub cluster: ClusterId,
     /// Generation of that cluster.
     pub generation: u64,
-    /// Number of the newest start.
-    pub boot: Boot,
+    /// The boot numbers: the last one that was in the table, and the starts since.
+    pub boots: BootRecord,
     /// Has the node founded or joined the cluster? Until then its log may be empty.
     pub founded: bool,
     /// A later generation of the cluster that was heard of: this one was given up. 0: none.
@@ -95,15 +96,18 @@ impl NodeFile {
     /// The file's text.
     pub fn render(&self) -> String {
         let flag = |set: bool| if set { "yes" } else { "no" };
+        let claims: Vec<String> = self.boots.claims.iter().map(Nonce::to_string).collect();
+        let claims = if claims.is_empty() { "none".to_owned() } else { claims.join(",") };
         let body = format!(
-            "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\nboot {}\n\
+            "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\nconfirmed {}\nclaims {}\n\
              founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\n\
              sync-failed {}\nkernel {}\n",
             self.id,
             self.store,
             self.cluster,
             self.generation,
-            self.boot,
+            self.boots.confirmed,
+            claims,
             flag(self.founded),
             self.superseded_by,
             self.weakest.as_str(),
@@ -136,7 +140,10 @@ impl NodeFile {
             store: fields.parsed("store")?,
             cluster: fields.parsed("cluster")?,
             generation: fields.number("generation")?,
-            boot: Boot(fields.number("boot")?),
+            boots: BootRecord {
+                confirmed: Boot(fields.number("confirmed")?),
+                claims: fields.claims()?,
+            },
             founded: fields.flag("founded")?,
             superseded_by: fields.number("superseded-by")?,
             weakest: Durability::parse(fields.text("weakest")?)
@@ -165,6 +172,13 @@ impl<'t> Fields<'t> {
         self.parsed(name)
     }
 
+    fn claims(&self) -> Result<Vec<Nonce>, BadIdentity> {
+        let bad = BadIdentity::Field("claims");
+        let words = self.text("claims")?.split(',').filter(|word| *word != "none");
+        let claims: Option<Vec<Nonce>> = words.map(|word| word.parse().ok()).collect();
+        claims.filter(|claims| claims.len() <= MAX_CLAIMS).ok_or(bad)
+    }
+
     fn flag(&self, name: &'static str) -> Result<bool, BadIdentity> {
         match self.text(name)? {
             "yes" => Ok(true),
@@ -184,7 +198,10 @@ mod tests {
             store: StoreId::from_bytes([8; 16]),
             cluster: ClusterId::from_bytes([9; 20]),
             generation: 3,
-            boot: Boot(41),
+            boots: BootRecord {
+                confirmed: Boot(41),
+                claims: vec![Nonce::from_bytes([1; 8]), Nonce::from_bytes([2; 8])],
+            },
             founded: true,
             superseded_by: 0,
             weakest: Durability::Memory,
@@ -197,6 +214,13 @@ mod tests {
     #[test]
     fn a_file_comes_back_from_its_text() {
         assert_eq!(NodeFile::parse(&file().render()), Ok(file()));
+    }
+
+    #[test]
+    fn a_full_file_fits() {
+        let claims = vec![Nonce::from_bytes([7; 8]); MAX_CLAIMS];
+        let full = NodeFile { boots: BootRecord { confirmed: Boot(1), claims }, ..file() };
+        assert_eq!(NodeFile::parse(&full.render()), Ok(full));
     }
 
     #[test]

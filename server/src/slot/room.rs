@@ -243,7 +243,9 @@ impl Rooms {
     /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is
     /// left, and the holder meets it when leaving; else `settle` does.
     pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
-        if !self.room(slot).door.install(ownership, epoch, meet_change) {
+        let room = self.room(slot);
+        let meet = |body: &mut Body, ownership, epoch| self.meet(room, body, ownership, epoch);
+        if !room.door.install(ownership, epoch, meet) {
             self.unmet.lock().push(slot);
         }
     }
@@ -252,7 +254,34 @@ impl Rooms {
     /// The node's ticker calls it.
     pub fn settle(&self) {
         let mut unmet = self.unmet.lock();
-        unmet.retain(|slot| !self.room(*slot).door.settle(meet_change));
+        unmet.retain(|slot| {
+            let room = self.room(*slot);
+            !room.door.settle(|body, ownership, epoch| self.meet(room, body, ownership, epoch))
+        });
+    }
+
+    /// Meets a table change under the room's lock. Keys of a slot that is this node's no more are
+    /// let go: should it own the slot again, others have written meanwhile.
+    pub(super) fn meet(&self, room: &Room, body: &mut Body, ownership: Ownership, epoch: Epoch) {
+        meet_change(body, ownership, epoch);
+        let is_lost = matches!(ownership, Ownership::Foreign | Ownership::Unassigned);
+        if is_lost && !body.keys.is_empty() {
+            self.let_go(room, body);
+        }
+    }
+
+    #[cold]
+    fn let_go(&self, room: &Room, body: &mut Body) {
+        let table = std::mem::take(&mut body.keys.table);
+        body.boxed_bytes = 0;
+        body.next_expiry_ms = u64::MAX;
+        self.totals.keys.fetch_sub(table.len() as i64, Ordering::Relaxed);
+        self.totals.expiring.fetch_sub(table.expiring() as i64, Ordering::Relaxed);
+        let bytes = body.keys.table.bytes();
+        self.totals.bytes.fetch_add(bytes as i64 - body.bytes as i64, Ordering::Relaxed);
+        body.bytes = bytes;
+        room.publish_hint(body);
+        self.chores.free_table(table);
     }
 
     /// The relation and epoch of a slot as installed.
