@@ -130,16 +130,27 @@ impl DataDir {
         })
     }
 
-    /// Becomes another node, in a cluster of its own that is still to be founded.
+    /// Goes over to another cluster or generation whose log is sent by others: what an earlier
+    /// try left of one is removed.
+    pub fn switch_to_empty(&mut self, cluster: ClusterId, generation: u64) -> io::Result<()> {
+        let folder = self.raft_dir_of(cluster, generation);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(of(&folder, error)),
+            _ => self.switch(cluster, generation, true),
+        }
+    }
+
+    /// In a cluster of its own that is still to be founded; `hard`: as another node. A node that
+    /// stays itself keeps its store: the history of a cluster that it joins again names it.
     pub fn reset(&mut self, hard: bool) -> io::Result<()> {
         let nonce = self.nonce;
         self.change(|file| {
             if hard {
                 file.id = NodeId::from_bytes(random_bytes());
+                file.store = StoreId::from_bytes(random_bytes());
                 file.boots = BootRecord::default();
             }
             file.boots.claim(nonce);
-            file.store = StoreId::from_bytes(random_bytes());
             (file.cluster, file.generation) = (ClusterId::from_bytes(random_bytes()), 1);
             file.founded = false;
         })

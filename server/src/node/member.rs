@@ -10,7 +10,7 @@
 //! roles only after the start's judgement of that very table.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -78,6 +78,8 @@ pub(super) struct Member {
     pub(super) turn: tokio::sync::Mutex<()>,
     /// A member told us that we were taken out of the cluster; our own table may never say so.
     removed: AtomicBool,
+    /// How many hold the roles back.
+    suspended: AtomicUsize,
     /// The life whose cluster was recovered without this node; 0: none was.
     given_up_life: AtomicU64,
     state: OnceLock<Arc<NodeState>>,
@@ -98,15 +100,20 @@ impl Member {
             applying: Mutex::new(()),
             turn: tokio::sync::Mutex::new(()),
             removed: AtomicBool::new(false),
+            suspended: AtomicUsize::new(0),
             given_up_life: AtomicU64::new(0),
             state: OnceLock::new(),
             peers: OnceLock::new(),
         })
     }
 
-    /// Names the parts that need the member to be made. Once, before `begin`.
-    pub fn wire(&self, state: Arc<NodeState>, peers: Arc<PeerNet>) {
+    /// Names the state that needs the member to be made. Once, before other nodes are linked.
+    pub fn wire_state(&self, state: Arc<NodeState>) {
         let _ = self.state.set(state);
+    }
+
+    /// Names the links, which speak to the member from then on. Once, before `begin`.
+    pub fn wire_peers(&self, peers: Arc<PeerNet>) {
         let _ = self.peers.set(peers);
     }
 
@@ -128,9 +135,9 @@ impl Member {
         self.peers().traffic()
     }
 
-    /// This start.
+    /// This start, in this life.
     pub fn identity(&self) -> Identity {
-        self.dir.lock().identity()
+        self.life.read().startup.identity()
     }
 
     /// The log of this life; `None` while it begins.
@@ -168,21 +175,24 @@ impl Member {
         self.begin_with(Kept::All).await
     }
 
-    /// Goes on in another generation of the same cluster: this very start is in its table.
-    pub async fn begin_same(&self) -> io::Result<Arc<Cluster>> {
-        self.begin().await
+    /// Goes on in another generation of the same cluster. A node that had its seat has lost
+    /// nothing: its memory is what it was.
+    pub async fn begin_same(&self, was_seated: bool) -> io::Result<Arc<Cluster>> {
+        let kept = if was_seated { Kept::All } else { self.dir.lock().kept() };
+        self.begin_with(kept).await
     }
 
     /// Opens the log of the cluster that the data directory names, and takes part.
     async fn begin_with(&self, kept: Kept) -> io::Result<Arc<Cluster>> {
-        let (identity, folder, (id, generation)) = {
+        let (startup, folder, (id, generation)) = {
             let dir = self.dir.lock();
-            (dir.identity(), dir.raft_dir(), dir.cluster())
+            (startup(&dir, self.facts.claim, kept), dir.raft_dir(), dir.cluster())
         };
+        let identity = startup.identity();
         let number = {
             let mut life = self.life.write();
             life.number += 1;
-            life.startup = startup(&self.dir.lock(), self.facts.claim, kept);
+            life.startup = startup;
             life.cluster = None;
             life.number
         };
@@ -267,7 +277,7 @@ impl Member {
     /// A life's log has applied something.
     fn applied(&self, number: u64, ledger: &Ledger, verdicts: &[(TableVersion, Verdicts)]) {
         let _in_order = self.applying.lock();
-        let step = {
+        let mut step = {
             let mut life = self.life.write();
             if life.number != number {
                 return;
@@ -275,12 +285,11 @@ impl Member {
             life.startup.applied(ledger.table(), clock::now().mono_ns)
         };
         let state = self.state();
+        if let Some(boots) = step.store.take() {
+            self.store_boots(number, boots);
+        }
         let (table, me) = (ledger.table().clone(), self.identity().node);
-        let standing = match self.given_up_life.load(Ordering::SeqCst) == number {
-            true => Standing::Starting,
-            false if self.was_removed() => Standing::Removed,
-            false => step.standing,
-        };
+        let standing = self.allowed(step.standing);
         state.install_topology(Topology { table, me, standing });
         self.annals.follow(ledger);
         self.peers().update_table(ledger.table());
@@ -291,6 +300,17 @@ impl Member {
             }
         }
         self.carry_out(number, step);
+    }
+
+    /// The standing, unless something else takes the roles away.
+    fn allowed(&self, standing: Standing) -> Standing {
+        let number = self.life.read().number;
+        match standing {
+            _ if self.given_up_life.load(Ordering::SeqCst) == number => Standing::Starting,
+            _ if self.was_removed() => Standing::Removed,
+            _ if self.suspended.load(Ordering::SeqCst) > 0 => Standing::Starting,
+            standing => standing,
+        }
     }
 
     fn carry_out(&self, number: u64, step: Step) {
@@ -342,6 +362,11 @@ impl Member {
         });
     }
 
+    /// Changes the data directory.
+    pub(super) fn change_dir<T>(&self, change: impl FnOnce(&mut DataDir) -> T) -> T {
+        change(&mut self.dir.lock())
+    }
+
     /// Ends this life's part in the log. Nothing of it is heard any more.
     pub async fn end(&self) {
         let (cluster, writer) = {
@@ -358,19 +383,26 @@ impl Member {
         }
     }
 
-    /// Takes all roles away until the next table is applied.
+    /// Takes all roles away, until `resume` or until the next life begins. A command that is in a
+    /// room already ends first: `pass_all_rooms` waits for that.
     pub fn suspend(&self) {
         let _in_order = self.applying.lock();
+        self.suspended.fetch_add(1, Ordering::SeqCst);
         self.state().install_standing(Standing::Starting);
     }
 
     /// Gives the roles back that `suspend` took.
     pub fn resume(&self) {
         let _in_order = self.applying.lock();
-        if self.was_removed() {
-            return;
-        }
-        self.state().install_standing(self.standing());
+        self.suspended.fetch_sub(1, Ordering::SeqCst);
+        self.state().install_standing(self.allowed(self.standing()));
+    }
+
+    /// Waits until nobody is in a room who went in before now.
+    pub async fn pass_all_rooms(&self) {
+        let state = self.state().clone();
+        // It fails only if it panicked, which the process has said then.
+        let _ = tokio::task::spawn_blocking(move || state.rooms.pass_all()).await;
     }
 
     /// Has a member said that this node is out of the cluster?
@@ -398,9 +430,15 @@ impl Member {
                 let nonce = Nonce::from_bytes(detail.to_le_bytes());
                 self.is_taken(self.identity().boot, Some(nonce), text);
             }
-            RefusalCode::OldGeneration => self.given_up(self.dir.lock().cluster().1 + 1),
+            RefusalCode::OldGeneration => {
+                let generation = self.dir.lock().cluster().1;
+                self.given_up(generation + 1);
+            }
             RefusalCode::IdInUse if !is_seated => exit::fatal(text),
-            RefusalCode::Removed if !self.removed.swap(true, Ordering::SeqCst) => {
+            // A member whose table is not older than ours knows us as removed, or no more.
+            RefusalCode::Removed | RefusalCode::Unknown
+                if self.is_in_own_table() && !self.removed.swap(true, Ordering::SeqCst) =>
+            {
                 tracing::warn!(%node, "this node is out of the cluster: {text}");
                 // Its own table may never say so, and what it owned may have another owner now.
                 let _in_order = self.applying.lock();
@@ -408,6 +446,12 @@ impl Member {
             }
             _ => {}
         }
+    }
+
+    /// Does the table that this node has applied hold it?
+    fn is_in_own_table(&self) -> bool {
+        let me = self.identity().node;
+        self.cluster().is_some_and(|cluster| cluster.table().node(me).is_some())
     }
 
     /// A member knows another start with our boot number, or a later one: goes on with the next
@@ -427,8 +471,8 @@ impl Member {
     /// The cluster was recovered without this node: what it serves is served elsewhere. It serves
     /// nothing from now on, and ends unless whoever recovered tells it to follow.
     fn given_up(&self, generation: u64) {
-        /// A recovery tells one node after the other, each for up to 5 s.
-        const GRACE: Duration = Duration::from_secs(10);
+        /// Longer than whoever recovered goes on telling (`recovery`).
+        const GRACE: Duration = Duration::from_secs(20);
         let number = self.life.read().number;
         if self.given_up_life.swap(number, Ordering::SeqCst) == number {
             return;
@@ -553,8 +597,11 @@ impl Answers for Member {
             && let (Ok(MeetCall::Recovered(told)), Some(member)) =
                 (codec::decode(&body), self.own.upgrade())
         {
+            // A task of its own: it must end what it began, whoever waits for the answer.
+            let following = self.runtime.spawn(async move { member.follow(from, told).await });
             return Box::pin(async move {
-                codec::encode(&member.follow(from, told).await).map_err(|error| error.to_string())
+                let answer = following.await.map_err(|error| error.to_string())?;
+                codec::encode(&answer).map_err(|error| error.to_string())
             });
         }
         match self.cluster() {
@@ -579,7 +626,8 @@ impl Notices for Member {
                 "a newer start of this node (boot {boot}) runs: two copies of one data directory. \
                  Keep one; give every node a data directory of its own"
             )),
-            Notice::LinkUp { .. } => self.write_book(),
+            Notice::LinkUp { .. } if self.peers.get().is_some() => self.write_book(),
+            Notice::LinkUp { .. } => {}
             Notice::NewerGeneration { generation, .. } => self.given_up(generation),
             Notice::LinkDown { .. } => {}
         }
@@ -597,6 +645,10 @@ impl Host for Member {
 
     fn join_back(&self, from: NodeId, bus: slots::Endpoint) {
         let Some(member) = self.own.upgrade() else { return };
+        // It is told again if it was busy.
+        if member.turn.try_lock().is_err() {
+            return;
+        }
         self.runtime.spawn(async move {
             match member.meet(bus).await {
                 Ok(done) => tracing::info!(%from, "{}", done.text),

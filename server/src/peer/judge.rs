@@ -102,6 +102,8 @@ pub fn judge(theirs: &Hello, bench: &Bench) -> Result<Standing, Refusal> {
         return Err(Refusal::OldGeneration { ours, theirs: its });
     }
     if its > ours {
+        // Only a member can have begun it.
+        by_row(theirs, bench.row.as_ref(), false)?;
         return Err(Refusal::NewGeneration { ours, theirs: its });
     }
     let is_ahead = theirs.table_version > bench.table_version || bench.table_version == 0;

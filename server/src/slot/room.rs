@@ -250,6 +250,29 @@ impl Rooms {
         }
     }
 
+    /// This node's own change of its relation to a slot: a seal, or its end. Done only where the
+    /// word still says `expected`; a table change that came first stands.
+    pub fn install_over(
+        &self,
+        slot: SlotId,
+        expected: (Ownership, Epoch),
+        ownership: Ownership,
+    ) -> bool {
+        let room = self.room(slot);
+        let meet = |body: &mut Body, ownership, epoch| self.meet(room, body, ownership, epoch);
+        let installed = room.door.install_over(expected, ownership, meet);
+        if installed == Some(false) {
+            self.unmet.lock().push(slot);
+        }
+        installed.is_some()
+    }
+
+    /// Goes into every room once: whoever was in one when a change was installed is out then.
+    /// Waits for them.
+    pub fn pass_all(&self) {
+        self.rooms.iter().for_each(|room| drop(room.door.enter()));
+    }
+
     /// Meets the changes whose rooms were busy and whose holders had looked for a note already.
     /// The node's ticker calls it.
     pub fn settle(&self) {
