@@ -33,7 +33,7 @@ use crate::control::raft::meet::{MeetAnswer, MeetCall};
 use crate::control::raft::{Cluster, ClusterStart, Host};
 use crate::control::seat::{Ending, Identity, Standing};
 use crate::control::startup::{Claim, Evidence, Startup, Step};
-use crate::control::{ProposeError, Proposed, TableLog};
+use crate::control::{CaughtUp, ProposeError, Proposed, TableLog};
 use crate::io::clock;
 use crate::io::data_dir::DataDir;
 use crate::io::exit;
@@ -471,6 +471,13 @@ impl TableLog for Member {
         match self.cluster() {
             Some(cluster) => cluster.propose(change, actor, done),
             None => done(Err(ProposeError::NoQuorum)),
+        }
+    }
+
+    fn catch_up(&self, done: CaughtUp) {
+        match self.cluster() {
+            Some(cluster) => cluster.catch_up(done),
+            None => done(false),
         }
     }
 }

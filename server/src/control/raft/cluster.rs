@@ -394,6 +394,7 @@ impl Answers for Cluster {
                 CallKind::RaftSnapshot => cluster.take_snapshot(from, &body).await,
                 CallKind::Propose => cluster.take_proposal(from, &body).await,
                 CallKind::Order => cluster.take_order(&body).await,
+                CallKind::Read => cluster.take_read(&body).await,
                 CallKind::Meet => cluster.take_meet(from, &body).await,
             }
         })

@@ -5,10 +5,12 @@
 //!                          ^  |         ^
 //!        Answers ----------+  |         +-- steward: one step of voters (pure) at a time
 //!                             +-- propose, orders, duties: entries and votes for operators
+//!                             +-- barrier: how far to apply before something is judged
 //!   meet (pure) <-- meeting: who dissolves into whom, and the accepting side of it
 //! ```
 //! Not authority: being leader allows proposing and nothing else (DESIGN 7).
 
+mod barrier;
 mod cluster;
 pub mod codec;
 pub mod disk;

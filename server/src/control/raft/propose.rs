@@ -18,7 +18,7 @@ use super::cluster::{Cluster, Lead, read, write};
 use super::codec;
 use super::wire::{ProposeAnswer, ProposeCall};
 use crate::control::ledger::{Entry, MAX_ACTOR_BYTES};
-use crate::control::{ProposeError, Proposed, TableLog};
+use crate::control::{CaughtUp, ProposeError, Proposed, TableLog};
 use crate::peer::{CallError, CallKind};
 
 /// For one proposal: a change of leader takes up to 2.4 s, and the next one twice that.
@@ -92,6 +92,10 @@ impl TableLog for Cluster {
             drop(permit);
             done(outcome);
         });
+    }
+
+    fn catch_up(&self, done: CaughtUp) {
+        self.begin_to_catch_up(done);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whole clusters in one runtime: in-memory stores, an in-process network whose links can be cut,
 //! and time that passes when nobody has work.
 
+mod barrier;
 mod chaos;
 mod joining;
 mod links;
@@ -285,6 +286,14 @@ impl Town {
 async fn propose(cluster: &Cluster, change: TableChange) -> Result<Verdicts, ProposeError> {
     let (tell, told) = oneshot::channel();
     cluster.propose(change, "a test", Box::new(move |outcome| drop(tell.send(outcome))));
+    told.await.expect("the outcome is told")
+}
+
+async fn catch_up(cluster: &Cluster) -> bool {
+    let (tell, told) = oneshot::channel();
+    cluster.catch_up(Box::new(move |outcome| {
+        let _ = tell.send(outcome);
+    }));
     told.await.expect("the outcome is told")
 }
 

@@ -23,6 +23,7 @@ pub(super) fn node(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     if is("add", 4..=4) {
         return carry_out(cx, Order::Meet { bus: bus_endpoint(args.at(3))? });
     }
+    waiting::catch_up(cx)?;
     let topology = cx.node.topology();
     let named = |at: usize| named_node(&topology, args.at(at));
     if is("remove", 4..=4) {
@@ -125,6 +126,7 @@ fn change_row(cx: &mut NodeCx<'_>, row: &NodeRow, change: TableChange, text: Str
 /// SLOTD ASSIGN.
 pub(super) fn assign(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     let slots: SlotRanges = text(args.at(2)).parse().map_err(CommandError::err)?;
+    waiting::catch_up(cx)?;
     let topology = cx.node.topology();
     let row = named_node(&topology, args.at(3))?;
     if !args.at(4).eq_ignore_ascii_case(b"seen") {
