@@ -6,6 +6,7 @@
 
 pub mod annals;
 pub mod fixed;
+pub mod herald;
 pub mod ledger;
 pub mod orders;
 pub mod raft;
@@ -30,6 +31,13 @@ pub enum ProposeError {
     NoQuorum,
     /// Whether the change was committed is not known.
     Unknown,
+    /// The change is longer than an entry of the log may be: it was not made.
+    TooLong {
+        /// The most bytes there may be.
+        limit: usize,
+        /// How many it takes.
+        got: usize,
+    },
 }
 
 /// Called once with the outcome of a proposal.

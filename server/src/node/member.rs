@@ -24,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::command::{NodeState, Topology};
 use crate::control::annals::Annals;
+use crate::control::herald::{Herald, News};
 use crate::control::ledger::Ledger;
 use crate::control::orders::{Order, OrderError, Ordered, Orders, Traffic, View};
 use crate::control::raft::codec;
@@ -191,13 +192,15 @@ impl Member {
         let (shown, table) = watch::channel(Arc::new(SlotTable::new()));
         let sink = Arc::new(Sink { member: self.own.clone(), number, shown });
         let fatal = Box::new(|why: String| exit::fatal(&why));
-        let (log, machine, writer) =
-            raft_disk::open(&folder, Sizes::default(), sink, fatal).map_err(io::Error::other)?;
+        let (log, machine, writer) = raft_disk::open(&folder, Sizes::default(), sink, fatal)
+            .map_err(|error| io::Error::other(format!("{}: {error}", folder.display())))?;
         self.life.write().writer = Some(writer);
+        let log_bytes = Box::new(log.scales());
         let cluster = Cluster::start(ClusterStart {
             identity,
             cluster: id,
             log,
+            log_bytes,
             machine,
             table,
             calls: self.peers().clone(),
@@ -242,14 +245,40 @@ impl Member {
         });
         self.runtime.spawn(async move {
             let mut interval = tokio::time::interval(TICK);
+            let mut herald = Herald::default();
             loop {
                 interval.tick().await;
                 let Some(member) = member.upgrade().filter(|member| is_now(member)) else { return };
                 let step = member.life.write().startup.tick(clock::now().mono_ns);
                 member.carry_out(number, step);
                 member.show();
+                let news = herald.look(clock::now().mono_ns, &member.view());
+                news.into_iter().for_each(|news| member.say(news));
             }
         });
+    }
+
+    /// A line in the node's log.
+    fn say(&self, news: News) {
+        let table = self.state().topology().table;
+        let name = |id| table.node(id).map_or_else(|| id.to_string(), |row| row.name.clone());
+        let seconds = |ns: u64| format!("{:.1} s", Duration::from_nanos(ns).as_secs_f64());
+        match news {
+            News::Leads { node, term } => tracing::info!("{} leads, term {term}", name(node)),
+            News::Leaderless { for_ns } => tracing::warn!(
+                "no leader for {}: the table cannot change; a majority of the voters must be back",
+                seconds(for_ns)
+            ),
+            News::Silent { node, for_ns: Some(ns) } => {
+                tracing::warn!("{} is silent: nothing heard for {}", name(node), seconds(ns));
+            }
+            News::Silent { node, for_ns: None } => {
+                tracing::warn!("{} is silent: not heard since this node's start", name(node));
+            }
+            News::Back { node, after_ns } => {
+                tracing::info!("{} is back after {}", name(node), seconds(after_ns));
+            }
+        }
     }
 
     /// Tells the peers how far this node is.

@@ -249,6 +249,9 @@ fn not_now(error: ProposeError) -> MeetAnswer {
     MeetAnswer::Busy(match error {
         ProposeError::Fixed => "the table is fixed".to_owned(),
         ProposeError::NoQuorum => "no majority of voters answers: ask again".to_owned(),
+        ProposeError::TooLong { limit, got } => {
+            format!("the change takes {got} bytes, at most {limit} fit an entry of the log")
+        }
         ProposeError::Unknown => "the outcome is not known yet: ask again".to_owned(),
     })
 }

@@ -13,14 +13,15 @@
 mod barrier;
 mod cluster;
 pub mod codec;
+mod compact;
 pub mod disk;
 mod duties;
+mod incoming;
 pub mod machine;
 pub mod meet;
 mod meeting;
 mod network;
 mod orders;
-pub mod packed;
 mod propose;
 mod steward;
 pub mod store;

@@ -3,6 +3,7 @@
 
 mod barrier;
 mod chaos;
+mod compaction;
 mod joining;
 mod links;
 mod memory;
@@ -158,6 +159,7 @@ impl Town {
             identity,
             cluster,
             log: log.clone(),
+            log_bytes: Box::new(|| 0),
             machine: machine.clone(),
             table: machine.table(),
             calls: self.links.port(node_id(n)),

@@ -276,19 +276,7 @@ fn empties(owned: &mut Owned<'_>) -> bool {
 }
 
 fn judge(outcome: Result<Verdicts, ProposeError>) -> Outcome {
-    let verdicts = outcome.map_err(|error| {
-        CommandError::Static(match error {
-            ProposeError::Fixed => {
-                "ERR the slot table was fixed at the start and is shared with other nodes: it \
-                 cannot be changed"
-            }
-            ProposeError::NoQuorum => "CLUSTERDOWN no quorum: the change was not made",
-            ProposeError::Unknown => {
-                "ERR it is not known whether the change was made: look at CLUSTER SLOTS, and give \
-                 the command again if it was not"
-            }
-        })
-    })?;
+    let verdicts = outcome.map_err(not_proposed)?;
     verdicts.whole().map_err(|refusal| CommandError::err(format_args!("refused: {refusal}")))?;
     match verdicts.refused().next() {
         None => Ok(()),
@@ -296,4 +284,29 @@ fn judge(outcome: Result<Verdicts, ProposeError>) -> Outcome {
             Err(CommandError::err(format_args!("refused for slots {slots}: {refusal}")))
         }
     }
+}
+
+fn not_proposed(error: ProposeError) -> CommandError {
+    CommandError::Static(match error {
+        ProposeError::Fixed => {
+            "ERR the slot table was fixed at the start and is shared with other nodes: it cannot \
+             be changed"
+        }
+        ProposeError::NoQuorum => "CLUSTERDOWN no quorum: the change was not made",
+        ProposeError::Unknown => {
+            "ERR it is not known whether the change was made: look at CLUSTER SLOTS, and give the \
+             command again if it was not"
+        }
+        ProposeError::TooLong { limit, got } => {
+            return CommandError::err(format_args!("{}", too_long(limit, got)));
+        }
+    })
+}
+
+/// A change that no entry of the log can hold: it can be made in parts.
+pub(in crate::command::families) fn too_long(limit: usize, got: usize) -> String {
+    format!(
+        "the change takes {got} bytes, at most {limit} fit an entry of the log: it was not made; \
+         give shorter values, or fewer slots at once"
+    )
 }

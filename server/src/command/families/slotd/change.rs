@@ -6,6 +6,7 @@ use slots::admin::{Done, RefusedSlots};
 use slots::{ChangeRefused, ClusterId, Endpoint, NodeRow, SlotRanges, TableChange, TableVersion};
 
 use super::{named_node, reply_json, text};
+use crate::command::families::cluster::too_long;
 use crate::command::waiting::{self, ORDER_LIMIT};
 use crate::command::{Args, CommandError, NodeCx, Outcome};
 use crate::control::ProposeError;
@@ -200,6 +201,9 @@ fn not_proposed(error: ProposeError) -> CommandError {
         ProposeError::NoQuorum => {
             "NOQUORUM no majority of the voters answers: start their nodes again, then give the \
              order again"
+        }
+        ProposeError::TooLong { limit, got } => {
+            return CommandError::Text(format!("REFUSED {}", too_long(limit, got)));
         }
         ProposeError::Unknown => {
             "UNKNOWN the time was up before the outcome was known: look at SLOTD STATUS; the order \
