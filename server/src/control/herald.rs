@@ -5,6 +5,7 @@
 //! change is not said again, and what is said was so for longer than a hiccup.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use slots::NodeId;
 
@@ -46,6 +47,29 @@ pub enum News {
         /// Since it was said to be silent, ns.
         after_ns: u64,
     },
+}
+
+impl News {
+    /// A line in the node's log, with the name of each node.
+    pub fn log(self, name: impl Fn(NodeId) -> String) {
+        let seconds = |ns: u64| format!("{:.1} s", Duration::from_nanos(ns).as_secs_f64());
+        match self {
+            News::Leads { node, term } => tracing::info!("{} leads, term {term}", name(node)),
+            News::Leaderless { for_ns } => tracing::warn!(
+                "no leader for {}: the table cannot change; a majority of the voters must be back",
+                seconds(for_ns)
+            ),
+            News::Silent { node, for_ns: Some(ns) } => {
+                tracing::warn!("{} is silent: nothing heard for {}", name(node), seconds(ns));
+            }
+            News::Silent { node, for_ns: None } => {
+                tracing::warn!("{} is silent: not heard since this node's start", name(node));
+            }
+            News::Back { node, after_ns } => {
+                tracing::info!("{} is back after {}", name(node), seconds(after_ns));
+            }
+        }
+    }
 }
 
 /// What was said last.

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::command::{NodeState, Topology};
 use crate::control::annals::Annals;
-use crate::control::herald::{Herald, News};
+use crate::control::herald::Herald;
 use crate::control::ledger::Ledger;
 use crate::control::orders::{Order, OrderError, Ordered, Orders, Traffic, View};
 use crate::control::raft::codec;
@@ -104,10 +104,15 @@ impl Member {
         })
     }
 
-    /// Names the parts that need the member to be made. Once, before `begin`.
-    pub fn wire(&self, state: Arc<NodeState>, peers: Arc<PeerNet>) {
+    /// Names what the node serves, which needs the member to be made. Once, before there are links.
+    pub fn wire(&self, state: Arc<NodeState>) {
         let _ = self.state.set(state);
+    }
+
+    /// Names the links, which may have spoken to the member before. Once, before `begin`.
+    pub fn wire_links(&self, peers: Arc<PeerNet>) {
         let _ = self.peers.set(peers);
+        self.write_book();
     }
 
     pub(super) fn state(&self) -> &Arc<NodeState> {
@@ -252,33 +257,12 @@ impl Member {
                 let step = member.life.write().startup.tick(clock::now().mono_ns);
                 member.carry_out(number, step);
                 member.show();
+                let table = member.state().topology().table;
+                let name = |id| table.node(id).map_or_else(|| id.to_string(), |r| r.name.clone());
                 let news = herald.look(clock::now().mono_ns, &member.view());
-                news.into_iter().for_each(|news| member.say(news));
+                news.into_iter().for_each(|news| news.log(name));
             }
         });
-    }
-
-    /// A line in the node's log.
-    fn say(&self, news: News) {
-        let table = self.state().topology().table;
-        let name = |id| table.node(id).map_or_else(|| id.to_string(), |row| row.name.clone());
-        let seconds = |ns: u64| format!("{:.1} s", Duration::from_nanos(ns).as_secs_f64());
-        match news {
-            News::Leads { node, term } => tracing::info!("{} leads, term {term}", name(node)),
-            News::Leaderless { for_ns } => tracing::warn!(
-                "no leader for {}: the table cannot change; a majority of the voters must be back",
-                seconds(for_ns)
-            ),
-            News::Silent { node, for_ns: Some(ns) } => {
-                tracing::warn!("{} is silent: nothing heard for {}", name(node), seconds(ns));
-            }
-            News::Silent { node, for_ns: None } => {
-                tracing::warn!("{} is silent: not heard since this node's start", name(node));
-            }
-            News::Back { node, after_ns } => {
-                tracing::info!("{} is back after {}", name(node), seconds(after_ns));
-            }
-        }
     }
 
     /// Tells the peers how far this node is.
@@ -395,7 +379,9 @@ impl Member {
 
     /// Writes down where other nodes were reached last: the next start may find them only so.
     pub(super) fn write_book(&self) {
-        if let Err(error) = self.dir.lock().write_peers(&self.peers().book_text()) {
+        // Links that come up before they are named here are written down then.
+        let Some(peers) = self.peers.get() else { return };
+        if let Err(error) = self.dir.lock().write_peers(&peers.book_text()) {
             tracing::warn!(%error, "addresses of other nodes are not stored");
         }
     }

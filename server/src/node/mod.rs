@@ -49,8 +49,9 @@ pub async fn run(start: Start) -> io::Result<()> {
     let is_new = !dir.is_founded();
     let member = Member::new(dir, facts(&start, &own));
     let state = build(&start, stop.clone(), &member);
+    member.wire(state.clone());
     let peers = link(&start, &own, &member)?;
-    member.wire(state.clone(), peers.clone());
+    member.wire_links(peers.clone());
     start.config.carried_out_by(Arc::new(carry_out));
     let backlog = start.config.number("tcp-backlog") as u32;
     let listeners = listen::bind_all(&start.bind, start.port, backlog)?;

@@ -80,7 +80,10 @@ impl Cluster {
     async fn end_at(&self, leader: NodeId, deadline: Instant) -> Option<TableVersion> {
         let patience = deadline.saturating_duration_since(Instant::now()).min(ASK_PATIENCE);
         let body = codec::encode(&ReadCall { patience_ms: patience.as_millis() as u64 }).ok()?;
-        let answer = self.calls.call(leader, CallKind::Read, body, patience).await.ok()?;
+        let answer = tokio::select! {
+            answer = self.calls.call(leader, CallKind::Read, body, patience) => answer.ok()?,
+            () = self.another_leads(leader) => return None,
+        };
         match codec::decode(&answer).ok()? {
             ReadAnswer::End { version } => Some(TableVersion(version)),
             ReadAnswer::NotLeader => None,

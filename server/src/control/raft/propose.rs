@@ -208,7 +208,7 @@ impl Cluster {
     }
 
     /// Waits until another node is known to lead: the one before will not answer for the log.
-    async fn another_leads(&self, than: NodeId) {
+    pub(super) async fn another_leads(&self, than: NodeId) {
         let mut metrics = self.metrics.clone();
         let other = metrics.wait_for(|now| now.current_leader.is_some_and(|new| new.0 != than));
         if other.await.is_err() {

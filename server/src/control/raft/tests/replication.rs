@@ -253,3 +253,27 @@ async fn a_sole_voter_leads_at_once_after_a_restart() {
     town.until("it leads", |town| town.leader() == Some(1)).await;
     assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_lost_its_log_is_sent_it_again_and_gives_no_vote_before() {
+    let mut town = Town::of(4).await;
+    let lost = (1..=4).find(|n| town.view(1).learners == [node_id(*n)]).expect("one learner");
+    propose(town.cluster(1), label(1, "x")).await.expect("it is committed");
+    town.until_equal().await;
+    town.stop(lost).await;
+    let leader = town.leader().expect("a leader");
+    town.links.isolate(node_id(leader));
+    let machine = MemoryMachine::in_common(&town.history);
+    town.start_with(lost, cluster_id(1), 2, MemoryLog::default(), machine).await;
+    let other = (1..=4).find(|n| ![lost, leader].contains(n)).expect("another");
+    let vote = openraft::Vote::new(99, super::super::types::Member(node_id(other)));
+    let body = codec::encode(&openraft::raft::VoteRequest::new(vote, None)).expect("it is short");
+    let port = town.links.port(node_id(other));
+    let answer = port.call(node_id(lost), CallKind::RaftVote, body, PATIENCE).await;
+    let Err(CallError::Refused(why)) = answer else { panic!("{answer:?}") };
+    assert!(why.contains("log is empty"), "{why}");
+    town.links.heal();
+    town.until_equal().await;
+    propose(town.cluster(lost), label(1, "y")).await.expect("all go on");
+    town.until_equal().await;
+}
