@@ -25,6 +25,7 @@ use tokio::sync::watch;
 
 use crate::command::{NodeState, Topology};
 use crate::control::annals::Annals;
+use crate::control::herald::Herald;
 use crate::control::ledger::Ledger;
 use crate::control::orders::{Order, OrderError, Ordered, Orders, Traffic, View};
 use crate::control::raft::codec;
@@ -34,7 +35,7 @@ use crate::control::raft::meet::{MeetAnswer, MeetCall};
 use crate::control::raft::{Cluster, ClusterStart, Host};
 use crate::control::seat::{Ending, Identity, Standing};
 use crate::control::startup::{BootRecord, Claim, Evidence, Startup, Step};
-use crate::control::{ProposeError, Proposed, TableLog};
+use crate::control::{CaughtUp, ProposeError, Proposed, TableLog};
 use crate::io::clock;
 use crate::io::data_dir::DataDir;
 use crate::io::exit;
@@ -115,6 +116,7 @@ impl Member {
     /// Names the links, which speak to the member from then on. Once, before `begin`.
     pub fn wire_peers(&self, peers: Arc<PeerNet>) {
         let _ = self.peers.set(peers);
+        self.write_book();
     }
 
     pub(super) fn state(&self) -> &Arc<NodeState> {
@@ -203,13 +205,15 @@ impl Member {
         let (shown, table) = watch::channel(Arc::new(SlotTable::new()));
         let sink = Arc::new(Sink { member: self.own.clone(), number, shown });
         let fatal = Box::new(|why: String| exit::fatal(&why));
-        let (log, machine, writer) =
-            raft_disk::open(&folder, Sizes::default(), sink, fatal).map_err(io::Error::other)?;
+        let (log, machine, writer) = raft_disk::open(&folder, Sizes::default(), sink, fatal)
+            .map_err(|error| io::Error::other(format!("{}: {error}", folder.display())))?;
         self.life.write().writer = Some(writer);
+        let log_bytes = Box::new(log.scales());
         let cluster = Cluster::start(ClusterStart {
             identity,
             cluster: id,
             log,
+            log_bytes,
             machine,
             table,
             calls: self.peers().clone(),
@@ -254,12 +258,17 @@ impl Member {
         });
         self.runtime.spawn(async move {
             let mut interval = tokio::time::interval(TICK);
+            let mut herald = Herald::default();
             loop {
                 interval.tick().await;
                 let Some(member) = member.upgrade().filter(|member| is_now(member)) else { return };
                 let step = member.life.write().startup.tick(clock::now().mono_ns);
                 member.carry_out(number, step);
                 member.show();
+                let table = member.state().topology().table;
+                let name = |id| table.node(id).map_or_else(|| id.to_string(), |r| r.name.clone());
+                let news = herald.look(clock::now().mono_ns, &member.view());
+                news.into_iter().for_each(|news| news.log(name));
             }
         });
     }
@@ -417,7 +426,9 @@ impl Member {
 
     /// Writes down where other nodes were reached last: the next start may find them only so.
     pub(super) fn write_book(&self) {
-        if let Err(error) = self.dir.lock().write_peers(&self.peers().book_text()) {
+        // Links that come up before they are named here are written down then.
+        let Some(peers) = self.peers.get() else { return };
+        if let Err(error) = self.dir.lock().write_peers(&peers.book_text()) {
             tracing::warn!(%error, "addresses of other nodes are not stored");
         }
     }
@@ -556,6 +567,13 @@ impl TableLog for Member {
         match self.cluster() {
             Some(cluster) => cluster.propose(change, actor, done),
             None => done(Err(ProposeError::NoQuorum)),
+        }
+    }
+
+    fn catch_up(&self, done: CaughtUp) {
+        match self.cluster() {
+            Some(cluster) => cluster.catch_up(done),
+            None => done(false),
         }
     }
 }

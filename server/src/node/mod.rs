@@ -20,7 +20,7 @@ use crate::config::{Applied, Start};
 use crate::control::orders::{Order, Ordered, Orders, Traffic, View};
 use crate::control::seat::Standing;
 use crate::control::startup::Claim;
-use crate::control::{Proposed, TableLog};
+use crate::control::{CaughtUp, Proposed, TableLog};
 use crate::io::data_dir::{DataDir, Opening};
 use crate::io::edges::{RealChores, RealEdges};
 use crate::io::expiry::ExpiryTask;
@@ -270,6 +270,10 @@ struct Voice(Arc<Member>);
 impl TableLog for Voice {
     fn propose(&self, change: TableChange, actor: &str, done: Proposed) {
         self.0.propose(change, actor, done);
+    }
+
+    fn catch_up(&self, done: CaughtUp) {
+        self.0.catch_up(done);
     }
 }
 
