@@ -7,7 +7,8 @@
 //!   DIR/raft-CLUSTER-GEN/    the table's log and snapshot of one cluster and generation
 //! ```
 //! Invariant: a boot number is on disk before anybody hears of it, so no two starts of one
-//! directory have the same one; the file `node` is replaced whole.
+//! directory have the same one, and so is what the start found lost, which counts until the table
+//! knows of it; the file `node` is replaced whole.
 
 #![allow(unsafe_code, reason = "flock has no safe wrapper in this version of std")]
 
@@ -21,7 +22,7 @@ use slots::{Boot, ClusterId, Kept, NodeId, Nonce, StoreId};
 use crate::control::seat::Identity;
 use crate::io::clock;
 use crate::persist::evidence::{self, Durability, Marks};
-use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile};
+use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile, Run};
 
 /// A data directory that this process holds.
 pub struct DataDir {
@@ -48,22 +49,18 @@ impl DataDir {
         fs::create_dir_all(dir).map_err(|error| of(dir, error))?;
         let lock = take_lock(dir)?;
         let path = dir.join("node");
-        let (mut file, marks) = match read_limited(&path)? {
+        let (mut file, found) = match read_limited(&path)? {
             Some(text) => {
                 let file = NodeFile::parse(&text)
                     .map_err(|error| io::Error::other(format!("{} {error}", path.display())))?;
                 check_generation(&file, &path)?;
-                let marks = marks_of(&file, opening);
-                (file, Some(marks))
+                let found = evidence::kept(marks_of(&file, opening));
+                (file, found)
             }
-            None => (fresh(), None),
+            None => (fresh(), Kept::Nothing),
         };
-        file.boot = file.boot.next();
-        file.weakest = opening.durability;
-        (file.stopped_cleanly, file.sync_failed) = (false, false);
-        file.kernel = kernel_boot_id();
-        let nonce = Nonce::from_bytes(random_bytes());
-        let kept = marks.map_or(Kept::Nothing, evidence::kept);
+        file.note_start(found, Run { durability: opening.durability, kernel: kernel_boot_id() });
+        let (nonce, kept) = (Nonce::from_bytes(random_bytes()), file.kept);
         let opened = DataDir { dir: dir.to_owned(), file, nonce, kept, _lock: lock };
         opened.store()?;
         opened.remove_other_logs()?;
@@ -86,7 +83,8 @@ impl DataDir {
         self.file.founded
     }
 
-    /// What the last run left of what it had acknowledged.
+    /// What this start still has of what was acknowledged: the least that was found here since a
+    /// start was last taken into the table.
     pub fn kept(&self) -> Kept {
         self.kept
     }
@@ -131,6 +129,15 @@ impl DataDir {
     /// Takes a boot number above one that is recorded: a directory from a backup.
     pub fn raise_boot(&mut self, recorded: Boot) -> io::Result<()> {
         self.change(|file| file.boot = file.boot.max(recorded).next())
+    }
+
+    /// Notes that the table knows of this start and of what it found: what a later one reports is
+    /// judged by the marks alone. To be called before this start plays a role; writes once.
+    pub fn note_seated(&mut self) -> io::Result<()> {
+        if self.file.kept == Kept::All {
+            return Ok(());
+        }
+        self.change(NodeFile::note_seated)
     }
 
     /// Notes that a later generation of the cluster was begun without this node: no start of this
@@ -219,6 +226,7 @@ fn fresh() -> NodeFile {
         stopped_cleanly: false,
         sync_failed: false,
         kernel: String::new(),
+        kept: Kept::Nothing,
     }
 }
 
@@ -344,6 +352,28 @@ mod tests {
         assert!(error.contains(&format!("(process {pid})")), "{error}");
         drop(held);
         assert_eq!(open(&dir).identity().boot, Boot(2));
+    }
+
+    #[test]
+    fn what_a_start_found_counts_until_it_is_seated() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = Scratch::new();
+        let path = dir.0.join("node");
+        let holds = |line: &str| {
+            let text = fs::read_to_string(&path).expect("it is there");
+            text.lines().any(|found| found == line)
+        };
+        drop(open(&dir));
+        let mut data = open(&dir);
+        assert_eq!(data.kept(), Kept::Nothing);
+        assert!(holds("boot 2") && holds("kept nothing"));
+        data.note_seated().expect("it is stored");
+        assert!(holds("boot 2") && holds("kept all"));
+        assert_eq!(data.kept(), Kept::Nothing, "this start found what it found");
+        let file = || fs::metadata(&path).expect("it is there").ino();
+        let written = file();
+        data.note_seated().expect("it is stored");
+        assert_eq!(file(), written, "nothing was written again");
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub(super) struct Facts {
 struct Life {
     number: u64,
     startup: Startup,
+    /// The table has known of this start before.
+    was_seated: bool,
     cluster: Option<Arc<Cluster>>,
     /// Writes the log's files; ends when nobody uses the log any more.
     writer: Option<JoinHandle<()>>,
@@ -92,7 +94,13 @@ impl Member {
             runtime: Handle::current(),
             facts,
             dir: Mutex::new(dir),
-            life: RwLock::new(Life { number: 0, startup, cluster: None, writer: None }),
+            life: RwLock::new(Life {
+                number: 0,
+                startup,
+                was_seated: false,
+                cluster: None,
+                writer: None,
+            }),
             annals: Arc::default(),
             applying: Mutex::new(()),
             turn: tokio::sync::Mutex::new(()),
@@ -182,6 +190,7 @@ impl Member {
             let mut life = self.life.write();
             life.number += 1;
             life.startup = startup(identity, self.facts.claim, kept);
+            life.was_seated = false;
             life.cluster = None;
             life.number
         };
@@ -265,13 +274,18 @@ impl Member {
     /// A life's log has applied something.
     fn applied(&self, number: u64, ledger: &Ledger, verdicts: &[(TableVersion, Verdicts)]) {
         let _in_order = self.applying.lock();
-        let step = {
+        let (step, is_first_seat) = {
             let mut life = self.life.write();
             if life.number != number {
                 return;
             }
-            life.startup.applied(ledger.table(), clock::now().mono_ns)
+            let step = life.startup.applied(ledger.table(), clock::now().mono_ns);
+            let is_seated = step.standing == Standing::Seated;
+            (step, is_seated && !std::mem::replace(&mut life.was_seated, true))
         };
+        if is_first_seat {
+            self.note_seated();
+        }
         let state = self.state();
         let (table, me) = (ledger.table().clone(), self.identity().node);
         let standing = match self.given_up_life.load(Ordering::SeqCst) == number {
@@ -289,6 +303,13 @@ impl Member {
             }
         }
         self.carry_out(number, step);
+    }
+
+    /// Before the first role: what is acknowledged from now on is not what an earlier run lost.
+    fn note_seated(&self) {
+        if let Err(error) = self.dir.lock().note_seated() {
+            exit::fatal(&format!("that this start is in the table cannot be stored: {error}"));
+        }
     }
 
     fn carry_out(&self, number: u64, step: Step) {
@@ -377,7 +398,11 @@ impl Member {
         match code {
             RefusalCode::Outdated if self.facts.claim == Claim::Restored && !is_seated => {}
             RefusalCode::Outdated => exit::fatal(text),
-            RefusalCode::OldGeneration => self.given_up(self.dir.lock().cluster().1 + 1),
+            RefusalCode::OldGeneration => {
+                // The lock is given back first: a table that is applied takes both the other way.
+                let (_, generation) = self.dir.lock().cluster();
+                self.given_up(generation + 1);
+            }
             RefusalCode::Doubled | RefusalCode::IdInUse if !is_seated => exit::fatal(text),
             RefusalCode::Removed if !self.removed.swap(true, Ordering::SeqCst) => {
                 tracing::warn!(%node, "this node is out of the cluster: {text}");
