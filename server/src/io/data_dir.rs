@@ -7,7 +7,8 @@
 //!   DIR/raft-CLUSTER-GEN/    the table's log and snapshot of one cluster and generation
 //! ```
 //! Invariant: a start's claim on a boot number is on disk before anybody hears of it
-//! (`control/startup`); the file `node` is replaced whole.
+//! (`control/startup`), and so is what it found lost, which counts until the table knows of it; the
+//! file `node` is replaced whole.
 
 #![allow(unsafe_code, reason = "flock has no safe wrapper in this version of std")]
 
@@ -22,7 +23,7 @@ use crate::control::seat::Identity;
 use crate::control::startup::BootRecord;
 use crate::io::clock;
 use crate::persist::evidence::{self, Durability, Marks};
-use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile};
+use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile, Run};
 
 /// A data directory that this process holds.
 pub struct DataDir {
@@ -49,22 +50,20 @@ impl DataDir {
         fs::create_dir_all(dir).map_err(|error| of(dir, error))?;
         let lock = take_lock(dir)?;
         let path = dir.join("node");
-        let (mut file, marks) = match read_limited(&path)? {
+        let (mut file, found) = match read_limited(&path)? {
             Some(text) => {
                 let file = NodeFile::parse(&text)
                     .map_err(|error| io::Error::other(format!("{} {error}", path.display())))?;
                 check_generation(&file, &path)?;
-                let marks = marks_of(&file, opening);
-                (file, Some(marks))
+                let found = evidence::kept(marks_of(&file, opening));
+                (file, found)
             }
-            None => (fresh(), None),
+            None => (fresh(), Kept::Nothing),
         };
         let nonce = Nonce::from_bytes(random_bytes());
         file.boots.claim(nonce);
-        file.weakest = opening.durability;
-        (file.stopped_cleanly, file.sync_failed) = (false, false);
-        file.kernel = kernel_boot_id();
-        let kept = marks.map_or(Kept::Nothing, evidence::kept);
+        file.note_start(found, Run { durability: opening.durability, kernel: kernel_boot_id() });
+        let kept = file.kept;
         let opened = DataDir { dir: dir.to_owned(), file, nonce, kept, _lock: lock };
         opened.store()?;
         opened.remove_other_logs()?;
@@ -87,7 +86,13 @@ impl DataDir {
     pub fn store_boots(&mut self, boots: BootRecord) -> io::Result<()> {
         match boots == self.file.boots {
             true => Ok(()),
-            false => self.change(|file| file.boots = boots),
+            false => self.change(|file| {
+                // A number that is confirmed: the table knows what this start found.
+                if boots.claims.is_empty() {
+                    file.note_seated();
+                }
+                file.boots = boots;
+            }),
         }
     }
 
@@ -101,7 +106,8 @@ impl DataDir {
         self.file.founded
     }
 
-    /// What the last run left of what it had acknowledged.
+    /// What this start still has of what was acknowledged: the least that was found here since a
+    /// start was last taken into the table.
     pub fn kept(&self) -> Kept {
         self.kept
     }
@@ -242,6 +248,7 @@ fn fresh() -> NodeFile {
         stopped_cleanly: false,
         sync_failed: false,
         kernel: String::new(),
+        kept: Kept::Nothing,
     }
 }
 
@@ -375,6 +382,29 @@ mod tests {
         assert!(error.contains(&format!("(process {pid})")), "{error}");
         drop(held);
         assert_eq!(open(&dir).boots().claims.len(), 2);
+    }
+
+    #[test]
+    fn what_a_start_found_counts_until_it_is_seated() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = Scratch::new();
+        let path = dir.0.join("node");
+        let holds = |line: &str| {
+            let text = fs::read_to_string(&path).expect("it is there");
+            text.lines().any(|found| found == line)
+        };
+        drop(open(&dir));
+        let mut data = open(&dir);
+        assert_eq!(data.kept(), Kept::Nothing);
+        assert!(holds("confirmed 0") && holds("kept nothing"));
+        let seated = BootRecord { confirmed: Boot(1), claims: Vec::new() };
+        data.store_boots(seated.clone()).expect("it is stored");
+        assert!(holds("confirmed 1") && holds("kept all"));
+        assert_eq!(data.kept(), Kept::Nothing, "this start found what it found");
+        let file = || fs::metadata(&path).expect("it is there").ino();
+        let written = file();
+        data.store_boots(seated).expect("it is stored");
+        assert_eq!(file(), written, "nothing was written again");
     }
 
     #[test]

@@ -12,9 +12,9 @@
 
 use std::fmt;
 
-use slots::{Boot, ClusterId, NodeId, Nonce, StoreId};
+use slots::{Boot, ClusterId, Kept, NodeId, Nonce, StoreId};
 
-use super::evidence::Durability;
+use super::evidence::{self, Durability};
 use crate::control::startup::{BootRecord, MAX_CLAIMS};
 
 /// Longest file, bytes: a full one with `MAX_CLAIMS` claims, and as much again.
@@ -48,6 +48,17 @@ pub struct NodeFile {
     /// Did a sync fail in the newest run?
     pub sync_failed: bool,
     /// The kernel's boot id in the newest run.
+    pub kernel: String,
+    /// The least that any start found since one was last taken into the table; all: none since.
+    pub kept: Kept,
+}
+
+/// How hard a run tries to keep its writes, and under which kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The mode it starts in.
+    pub durability: Durability,
+    /// The kernel's boot id.
     pub kernel: String,
 }
 
@@ -93,15 +104,30 @@ impl fmt::Display for BadIdentity {
 impl std::error::Error for BadIdentity {}
 
 impl NodeFile {
+    /// A start, with what it found of what was acknowledged: counts it and begins the marks of its
+    /// run. To be on disk before anybody hears of the start. Then `kept` is what it reports.
+    pub fn note_start(&mut self, found: Kept, run: Run) {
+        self.kept = evidence::least(self.kept, found);
+        (self.weakest, self.kernel) = (run.durability, run.kernel);
+        (self.stopped_cleanly, self.sync_failed) = (false, false);
+    }
+
+    /// The table knows what this start reported: from now on the marks alone count. To be on disk
+    /// before this start plays a role: what it acknowledges then is not what was lost before.
+    pub const fn note_seated(&mut self) {
+        self.kept = Kept::All;
+    }
+
     /// The file's text.
     pub fn render(&self) -> String {
         let flag = |set: bool| if set { "yes" } else { "no" };
         let claims: Vec<String> = self.boots.claims.iter().map(Nonce::to_string).collect();
         let claims = if claims.is_empty() { "none".to_owned() } else { claims.join(",") };
         let body = format!(
-            "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\nconfirmed {}\nclaims {}\n\
+            "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\n\
+             confirmed {}\nclaims {}\n\
              founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\n\
-             sync-failed {}\nkernel {}\n",
+             sync-failed {}\nkernel {}\nkept {}\n",
             self.id,
             self.store,
             self.cluster,
@@ -114,6 +140,7 @@ impl NodeFile {
             flag(self.stopped_cleanly),
             flag(self.sync_failed),
             self.kernel,
+            kept_word(self.kept),
         );
         let sum = crc32c::crc32c(body.as_bytes());
         format!("{body}sum {sum:08x}\n")
@@ -151,8 +178,21 @@ impl NodeFile {
             stopped_cleanly: fields.flag("stopped-cleanly")?,
             sync_failed: fields.flag("sync-failed")?,
             kernel: fields.text("kernel")?.to_owned(),
+            kept: parse_kept(fields.text("kept")?).ok_or(BadIdentity::Field("kept"))?,
         })
     }
+}
+
+const fn kept_word(kept: Kept) -> &'static str {
+    match kept {
+        Kept::All => "all",
+        Kept::Tail => "tail",
+        Kept::Nothing => "nothing",
+    }
+}
+
+fn parse_kept(word: &str) -> Option<Kept> {
+    [Kept::All, Kept::Tail, Kept::Nothing].into_iter().find(|kept| kept_word(*kept) == word)
 }
 
 struct Fields<'t>(&'t str);
@@ -208,12 +248,57 @@ mod tests {
             stopped_cleanly: true,
             sync_failed: false,
             kernel: "5c5ff4b1-5f0a-4d62-a5a0-3f1f2b9e9d11".into(),
+            kept: Kept::All,
         }
     }
 
     #[test]
     fn a_file_comes_back_from_its_text() {
-        assert_eq!(NodeFile::parse(&file().render()), Ok(file()));
+        for kept in [Kept::All, Kept::Tail, Kept::Nothing] {
+            let file = NodeFile { kept, ..file() };
+            assert_eq!(NodeFile::parse(&file.render()), Ok(file));
+        }
+    }
+
+    /// The file after a start that found this; it is written and read, as between two processes.
+    fn started(mut file: NodeFile, found: Kept) -> NodeFile {
+        file.note_start(found, Run { durability: Durability::Always, kernel: "a kernel".into() });
+        NodeFile::parse(&file.render()).expect("a file")
+    }
+
+    #[test]
+    fn a_start_begins_the_marks_of_its_run() {
+        let before = NodeFile { sync_failed: true, ..file() };
+        let after = started(before.clone(), Kept::All);
+        let expected = NodeFile {
+            weakest: Durability::Always,
+            stopped_cleanly: false,
+            sync_failed: false,
+            kernel: "a kernel".into(),
+            ..before
+        };
+        assert_eq!(after, expected);
+    }
+
+    #[test]
+    fn two_crashes_before_the_table_knows_of_a_start_report_the_least() {
+        // Power was lost, then only the process died: the tail is gone all the same.
+        let file = started(file(), Kept::Tail);
+        assert_eq!(file.kept, Kept::Tail);
+        let file = started(file, Kept::All);
+        assert_eq!(file.kept, Kept::Tail);
+        let file = started(file, Kept::Nothing);
+        assert_eq!(file.kept, Kept::Nothing);
+        assert_eq!(started(file, Kept::Tail).kept, Kept::Nothing);
+    }
+
+    #[test]
+    fn after_a_seated_start_the_marks_alone_count() {
+        for found in [Kept::All, Kept::Tail, Kept::Nothing] {
+            let mut file = started(file(), Kept::Nothing);
+            file.note_seated();
+            assert_eq!(started(file, found).kept, found);
+        }
     }
 
     #[test]
