@@ -65,7 +65,8 @@ mod tests {
     /// `client bus hostname` as announced with these arguments.
     fn told(args: &str) -> String {
         let words = args.split_ascii_whitespace().map(str::to_owned);
-        let start = Config::from_args(words, |_| unreachable!()).unwrap_or_else(|e| panic!("{e}"));
+        let start = Config::from_args(words, |_| Err(std::io::ErrorKind::NotFound.into()))
+            .unwrap_or_else(|e| panic!("{e}"));
         let addresses =
             OwnAddress::of(&start, || Some("10.0.0.9".into())).announced(start.config.live());
         let hostname = addresses.hostname.as_deref().unwrap_or("-");

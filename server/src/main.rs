@@ -48,6 +48,10 @@ fn run(start: Start) -> ExitCode {
         eprintln!("slotd: {error}");
         return ExitCode::from(EXIT_USAGE);
     }
+    if let Some(file) = &start.kept {
+        let file = file.display();
+        tracing::info!(%file, "options kept by CONFIG REWRITE are read; flags overrule them");
+    }
     let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
     // Two at least: a slow command must not stall the others (DESIGN 3).
     let threads = if start.threads == 0 { cores } else { start.threads }.max(2);

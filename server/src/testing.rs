@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use slots::{Addresses, ClusterId, Endpoint, NodeId, SlotRanges};
 
 use crate::command::client::ClientShared;
@@ -40,6 +41,8 @@ use crate::store::table::{Expiry, Table};
 /// A world that stands still unless told.
 struct StillEdges {
     now_ms: Arc<AtomicU64>,
+    /// What was written; the disk is only read.
+    files: Mutex<BTreeMap<String, String>>,
 }
 
 impl Edges for StillEdges {
@@ -66,10 +69,14 @@ impl Edges for StillEdges {
     }
     fn purge_memory(&self) {}
     fn read_file(&self, path: &str) -> std::io::Result<String> {
-        std::fs::read_to_string(path)
+        match self.files.lock().get(path) {
+            Some(text) => Ok(text.clone()),
+            None => std::fs::read_to_string(path),
+        }
     }
     fn write_file(&self, path: &str, text: &str) -> std::io::Result<()> {
-        std::fs::write(path, text)
+        self.files.lock().insert(path.to_owned(), text.to_owned());
+        Ok(())
     }
     fn shut_down(&self) {}
     fn random_u64(&self) -> u64 {
@@ -144,7 +151,7 @@ impl TestNode {
             start.config,
             Rooms::new(Box::new(NoChores)),
             Topology { table: fixed.table(), me, standing: Standing::Seated },
-            Box::new(StillEdges { now_ms: now_ms.clone() }),
+            Box::new(StillEdges { now_ms: now_ms.clone(), files: Mutex::default() }),
             log(fixed.clone()),
             orders(&fixed),
             "0123456789abcdef0123456789abcdef01234567".into(),

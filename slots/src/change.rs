@@ -173,10 +173,14 @@ pub enum TableChange {
     AbortMove { id: MoveId, slots: SlotRanges },
     /// Leader, asked by `to`, an in-sync member that does not hear the owner.
     Promote { slots: SlotRanges, to: NodeId, to_boot: Boot, seen: TableVersion },
-    /// Leader, for slots with `AckMode::Local`: a follower takes over with what it has.
+    /// Leader, asked by `to`, for slots with `AckMode::Local`: a follower takes over with what it
+    /// has. `seen` is the asker's table version: in a later one it may have freed its copy.
     TakeOver {
         slots: SlotRanges,
         to: NodeId,
+        /// The asker's boot: it is in no in-sync set, so only this tells that it started again
+        /// and lost what it asked with.
+        to_boot: Boot,
         seen: TableVersion,
         /// What may be lost, slot by slot, for the record.
         tails: BTreeMap<SlotId, TakenTail>,

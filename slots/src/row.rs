@@ -16,7 +16,8 @@ use std::fmt;
 pub enum RemovalCause {
     /// The owner went on without it; up to then it had everything.
     Shrunk,
-    /// It started again and may have lost a tail, or the slot lost a member after it left.
+    /// It started again and may have lost a tail, or another member left after it: it may lack
+    /// something, and is still better than nothing.
     Rebooted,
 }
 
@@ -55,6 +56,14 @@ impl Row {
                 || self.followers.contains(node)
                 || self.last_removed.is_some_and(|removal| removal.node == node)
                 || self.planned.is_some_and(|planned| planned.to == node))
+    }
+
+    /// A member left that is not remembered itself: the one that is may lack what was
+    /// acknowledged after it left.
+    pub(crate) fn weaken_last_removed(&mut self) {
+        if let Some(removal) = &mut self.last_removed {
+            removal.cause = RemovalCause::Rebooted;
+        }
     }
 }
 

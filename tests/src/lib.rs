@@ -9,6 +9,8 @@ pub mod flags;
 pub mod fleet;
 pub mod history;
 pub mod keys;
+pub mod maps;
+pub mod pair;
 pub mod probe;
 pub mod process;
 pub mod resp;

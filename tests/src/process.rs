@@ -25,7 +25,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts the built slotd with these arguments behind `--port`, `--bind` and `--dir`.
+    /// Starts the built slotd with these arguments behind `--port`, `--bind` and `--dir`. It has
+    /// its place in its cluster then, and its slots unless it starts without.
     pub fn start(args: &[&str]) -> io::Result<Self> {
         Self::start_binary(&binary()?, args)
     }
@@ -44,7 +45,7 @@ impl Node {
             .spawn()
             .map_err(|error| io::Error::other(format!("{}: {error}", binary.display())))?;
         let mut node = Self { child, address: SocketAddr::from(([127, 0, 0, 1], port)), dir };
-        node.wait_until_it_answers()?;
+        node.wait_until_it_answers(args)?;
         Ok(node)
     }
 
@@ -113,14 +114,11 @@ impl Node {
         }
     }
 
-    fn wait_until_it_answers(&mut self) -> io::Result<()> {
+    fn wait_until_it_answers(&mut self, args: &[&str]) -> io::Result<()> {
         let until = Instant::now() + START_DEADLINE;
         loop {
-            if let Ok(mut client) = Client::connect(self.address) {
-                client.wait_at_most(Duration::from_secs(1));
-                if client.say("PING").is_ok() {
-                    return Ok(());
-                }
+            if self.is_ready(args).unwrap_or(false) {
+                return Ok(());
             }
             if !self.is_running() || Instant::now() > until {
                 let said = fs::read_to_string(self.dir.join("stderr")).unwrap_or_default();
@@ -128,6 +126,20 @@ impl Node {
             }
             std::thread::sleep(POLL);
         }
+    }
+
+    fn is_ready(&self, args: &[&str]) -> io::Result<bool> {
+        let mut client = self.client()?;
+        client.wait_at_most(Duration::from_secs(1));
+        if let Some(at) = args.iter().position(|arg| *arg == "--requirepass") {
+            client.call(&["AUTH", args[at + 1]])?;
+        }
+        let reply = client.call(&["EXISTS", "x"])?;
+        let is_empty = args.iter().any(|arg| ["--cluster-enabled", "--join"].contains(arg));
+        Ok(match is_empty {
+            true => reply.is_error("CLUSTERDOWN Hash slot not served") || reply == Value::Int(0),
+            false => !reply.is_error("LOADING ") && !reply.is_error("CLUSTERDOWN "),
+        })
     }
 }
 

@@ -1,11 +1,10 @@
 //! What `cluster-announce-*` says is what clients are told, from the start and after CONFIG SET;
 //! what is announced to other nodes only is told to no client.
 
-use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use slot_tests::process::{Node, fresh_dir};
+use slot_tests::pair::Pair;
+use slot_tests::process::Node;
 use slot_tests::resp::{Client, Value};
 
 fn topology(client: &mut Client) -> [String; 3] {
@@ -130,40 +129,20 @@ fn an_ipv6_address_stands_without_brackets_before_the_last_colon() {
     }
 }
 
-/// Node-b (449 and 5461 up) of a fixed table in which node-a is where `endpoint` says.
-fn beside_node_a(endpoint: &str) -> (Node, PathBuf) {
-    let dir = fresh_dir().expect("a folder");
-    let table = dir.join("table");
-    let text = format!(
-        "{} node-a {endpoint} 17777 0-448,450-5460\n\
-         {} node-b 127.0.0.1:7002 17002 449,5461-16383\n",
-        "a".repeat(40),
-        "b".repeat(40)
-    );
-    fs::write(&table, text).expect("the table is written");
-    let table = table.display().to_string();
-    let node = Node::start(&["--static-table", &table, "--name", "node-b"]).expect("slotd starts");
-    (node, dir)
-}
-
 #[test]
 fn moved_names_another_nodes_ipv6_address_or_name() {
-    for (endpoint, host) in [
-        ("[2001:db8::7]:7777", "2001:db8::7"),
-        ("2001:db8::7:7777", "2001:db8::7"),
-        ("a.example:7777", "a.example"),
-    ] {
-        let (node, dir) = beside_node_a(endpoint);
-        let mut client = node.client().expect("a connection");
+    for host in ["2001:db8::7", "a.example"] {
+        let pair = Pair::start(host, &[]).expect("two nodes form a cluster");
+        let mut client = pair.b.client().expect("a connection");
         let moved = client.say("GET bar").expect("a reply");
         assert_eq!(moved, Value::Error(format!("MOVED 5061 {host}:7777")));
         let [slots, shards, nodes] = topology(&mut client);
-        let line = nodes.lines().find(|line| line.starts_with("aaaa")).expect("node-a's line");
-        assert!(line.contains(&format!(" {host}:7777@17777 master ")), "{line}");
+        let bus = pair.a.address().port() + 10_000;
+        let address = format!(" {host}:7777@{bus} master ");
+        let line = nodes.lines().find(|line| line.contains(&address)).expect("node-a's line");
         assert!(line.ends_with(" 0-448 450-5460"), "{line}");
         for shown in [slots, shards] {
             assert!(shown.contains(&format!("{:?}", host.as_bytes())), "{shown}");
         }
-        fs::remove_dir_all(dir).expect("the folder is there");
     }
 }

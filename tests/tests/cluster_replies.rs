@@ -1,168 +1,28 @@
 //! What nodes say of slots and addresses, from outside: hash tags, redirects, topology replies,
 //! announced addresses, and Debian's redis-cli as a reader of all that.
 //!
-//! Not moves: no slot changes its owner here.
+//! Not changes of owners (`topology.rs`).
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use slot_tests::cluster::Cluster;
 use slot_tests::keys::{SLOTS, slot_of};
-use slot_tests::process::{Node, fresh_dir};
+use slot_tests::maps::{cluster_nodes, fields, owners_by_nodes, owners_by_shards, owners_by_slots};
+use slot_tests::pair::Pair;
+use slot_tests::process::Node;
 use slot_tests::resp::{Client, Value};
 
-const IDS: [&str; 3] = [
-    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-    "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
-    "cccccccccccccccccccccccccccccccccccccccc",
-];
-
-/// One node of a fixed table; the others need not run.
-struct Lone {
-    node: Node,
-    dir: PathBuf,
+/// Node-b and what it is asked; node-a is announced at 10.9.8.7:7777, and slot 449, alone, is
+/// node-b's.
+fn pair() -> (Pair, Client) {
+    let pair = Pair::start("10.9.8.7", &[]).unwrap();
+    let client = pair.b.client().unwrap();
+    (pair, client)
 }
 
-impl Lone {
-    /// Node-b of a table in which node-a is announced at 10.9.8.7:7777 and slot 449, alone, is
-    /// node-b's.
-    fn node_b(args: &[&str]) -> Lone {
-        let dir = fresh_dir().unwrap();
-        let table = dir.join("table");
-        let text = format!(
-            "{} node-a 10.9.8.7:7777 17777 0-448,450-5460\n\
-             {} node-b 127.0.0.1:7002 17002 449,5461-16383\n",
-            IDS[0], IDS[1]
-        );
-        fs::write(&table, text).unwrap();
-        let table = table.display().to_string();
-        let own = ["--static-table", &table, "--name", "node-b"];
-        let node = Node::start(&[&own, args].concat()).expect("slotd starts");
-        Lone { node, dir }
-    }
-
-    fn client(&self) -> Client {
-        self.node.client().unwrap()
-    }
-}
-
-impl Drop for Lone {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
-    }
-}
-
-/// A line of CLUSTER NODES, checked field by field.
-#[derive(Debug)]
-struct NodeLine {
-    id: String,
-    host: String,
-    port: u16,
-    hostname: Option<String>,
-    is_myself: bool,
-    slots: Vec<(u16, u16)>,
-    tail: String,
-}
-
-fn cluster_nodes(client: &mut Client) -> Vec<NodeLine> {
-    let reply = client.say("CLUSTER NODES").unwrap();
-    let Value::Bulk(bytes) = reply else { panic!("a bulk string, not {reply:?}") };
-    let text = String::from_utf8(bytes).unwrap();
-    assert!(text.ends_with('\n') && !text.contains('\r'), "{text:?}");
-    text.lines().map(node_line).collect()
-}
-
-fn node_line(line: &str) -> NodeLine {
-    let words: Vec<&str> = line.split(' ').collect();
-    let [id, address, flags, master, ping, pong, epoch, link, ref slots @ ..] = words[..] else {
-        panic!("eight fields at least: {line:?}")
-    };
-    assert!(id.len() == 40 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{line:?}");
-    assert_eq!(master, "-", "{line:?}");
-    assert!([ping, pong, epoch].iter().all(|number| number.parse::<u64>().is_ok()), "{line:?}");
-    assert!(link == "connected" || link == "disconnected", "{line:?}");
-    let (address, hostname) = match address.split_once(',') {
-        Some((address, hostname)) => (address, Some(hostname.to_owned())),
-        None => (address, None),
-    };
-    let (client, bus) = address.rsplit_once('@').expect("a bus port");
-    bus.parse::<u16>().expect("a bus port");
-    let (host, port) = client.rsplit_once(':').expect("a port");
-    let flags: Vec<&str> = flags.split(',').collect();
-    assert!(flags.contains(&"master"), "{line:?}");
-    let ranges = slots.iter().map(|range| match range.split_once('-') {
-        Some((first, last)) => {
-            let range = (first.parse().unwrap(), last.parse().unwrap());
-            assert!(range.0 < range.1, "a single slot is one number: {line:?}");
-            range
-        }
-        None => (range.parse().unwrap(), range.parse().unwrap()),
-    });
-    NodeLine {
-        id: id.to_owned(),
-        host: host.to_owned(),
-        port: port.parse().unwrap(),
-        hostname,
-        is_myself: flags.contains(&"myself"),
-        slots: ranges.collect(),
-        tail: slots.join(" "),
-    }
-}
-
-/// `host:port` and id of the owner of every slot, by CLUSTER SLOTS.
-fn owners_by_slots(client: &mut Client) -> BTreeMap<u16, (String, String)> {
-    let reply = client.say("CLUSTER SLOTS").unwrap();
-    let mut owners = BTreeMap::new();
-    for range in reply.items().expect("an array") {
-        let [first, last, owner, ..] = range.items().expect("a range") else { panic!("{range:?}") };
-        let owner = owner.items().expect("an owner");
-        let address = format!("{}:{}", owner[0].text().unwrap_or(""), owner[1].int().unwrap());
-        for slot in first.int().unwrap()..=last.int().unwrap() {
-            let owner = (address.clone(), owner[2].text().unwrap().to_owned());
-            assert_eq!(owners.insert(slot as u16, owner), None, "slot {slot} twice");
-        }
-    }
-    owners
-}
-
-/// The same by CLUSTER SHARDS.
-fn owners_by_shards(client: &mut Client) -> BTreeMap<u16, (String, String)> {
-    let reply = client.say("CLUSTER SHARDS").unwrap();
-    let mut owners = BTreeMap::new();
-    for shard in reply.items().expect("an array") {
-        let shard = fields(shard);
-        let node = fields(&shard["nodes"].items().expect("nodes")[0]);
-        let address = format!("{}:{}", node["ip"].text().unwrap(), node["port"].int().unwrap());
-        for range in shard["slots"].items().expect("slots").chunks(2) {
-            for slot in range[0].int().unwrap()..=range[1].int().unwrap() {
-                let owner = (address.clone(), node["id"].text().unwrap().to_owned());
-                assert_eq!(owners.insert(slot as u16, owner), None, "slot {slot} twice");
-            }
-        }
-    }
-    owners
-}
-
-/// The same by CLUSTER NODES.
-fn owners_by_nodes(client: &mut Client) -> BTreeMap<u16, (String, String)> {
-    let nodes = cluster_nodes(client);
-    assert_eq!(nodes.iter().filter(|node| node.is_myself).count(), 1, "{nodes:?}");
-    let mut owners = BTreeMap::new();
-    for node in &nodes {
-        for slot in node.slots.iter().flat_map(|&(first, last)| first..=last) {
-            let owner = (format!("{}:{}", node.host, node.port), node.id.clone());
-            assert_eq!(owners.insert(slot, owner), None, "slot {slot} twice");
-        }
-    }
-    owners
-}
-
-/// Names and values of a flat array.
-fn fields(flat: &Value) -> BTreeMap<String, Value> {
-    let items = flat.items().expect("a flat array").chunks(2);
-    items.map(|pair| (pair[0].text().unwrap().to_owned(), pair[1].clone())).collect()
+fn id(node: &Node) -> String {
+    let id = node.client().unwrap().say("CLUSTER MYID").unwrap();
+    id.text().expect("an id").to_owned()
 }
 
 #[test]
@@ -221,24 +81,22 @@ fn moved_and_every_topology_reply_name_the_same_owner() {
 
 #[test]
 fn a_single_slot_and_a_hole_in_cluster_nodes() {
-    let lone = Lone::node_b(&[]);
-    let mut client = lone.client();
+    let (pair, mut client) = pair();
     let nodes = cluster_nodes(&mut client);
     let tails: Vec<(&str, bool, &str)> =
         nodes.iter().map(|n| (n.id.as_str(), n.is_myself, n.tail.as_str())).collect();
-    assert!(tails.contains(&(IDS[0], false, "0-448 450-5460")), "{tails:?}");
-    assert!(tails.contains(&(IDS[1], true, "449 5461-16383")), "{tails:?}");
+    assert!(tails.contains(&(id(&pair.a).as_str(), false, "0-448 450-5460")), "{tails:?}");
+    assert!(tails.contains(&(id(&pair.b).as_str(), true, "449 5461-16383")), "{tails:?}");
     assert_eq!(tails.len(), 2);
     assert_eq!(client.say("SET k2 v").unwrap(), Value::ok(), "slot 449 is its own");
 }
 
 #[test]
 fn the_announced_address_is_told_everywhere() {
-    let lone = Lone::node_b(&[]);
-    let mut client = lone.client();
+    let (pair, mut client) = pair();
     let moved = client.say("GET bar").unwrap();
     assert_eq!(moved, Value::Error("MOVED 5061 10.9.8.7:7777".into()));
-    let owner = ("10.9.8.7:7777".to_owned(), IDS[0].to_owned());
+    let owner = ("10.9.8.7:7777".to_owned(), id(&pair.a));
     assert_eq!(owners_by_slots(&mut client)[&5061], owner);
     assert_eq!(owners_by_shards(&mut client)[&5061], owner);
     assert_eq!(owners_by_nodes(&mut client)[&5061], owner);
@@ -273,8 +131,7 @@ fn told_of_bar(client: &mut Client, kind: &str) -> (String, Value) {
 
 #[test]
 fn endpoints_unknown_and_without_a_host_name() {
-    let lone = Lone::node_b(&[]);
-    let mut client = lone.client();
+    let (_pair, mut client) = pair();
     let told = told_of_bar(&mut client, "ip");
     assert_eq!(told, ("MOVED 5061 10.9.8.7:7777".into(), Value::bulk("10.9.8.7")));
     let told = told_of_bar(&mut client, "unknown-endpoint");
@@ -378,8 +235,6 @@ fn redis_cli_cannot_half_change_the_cluster() {
     let before = owners_by_nodes(&mut client);
     let ids: Vec<String> = cluster_nodes(&mut client).into_iter().map(|node| node.id).collect();
     client.say("SET {k2}a 1").unwrap();
-    let spare = Node::start(&["--cluster-enabled", "yes"]).unwrap();
-    let spare = spare.address().to_string();
     let weight = format!("{}=3", ids[0]);
     for args in [
         &[
@@ -395,7 +250,6 @@ fn redis_cli_cannot_half_change_the_cluster() {
             "--cluster-yes",
         ][..],
         &["--cluster", "rebalance", &address, "--cluster-weight", &weight],
-        &["--cluster", "add-node", &spare, &address],
         &["--cluster", "del-node", &address, &ids[2]],
     ] {
         let (text, ok) = run("redis-cli", args);

@@ -3,26 +3,18 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use slot_tests::process::{Node, fresh_dir};
+use slot_tests::pair::Pair;
 use slot_tests::resp::Value;
 
 #[test]
 fn a_stale_writer_is_one_line_a_second_and_counted_in_info() {
-    let dir = fresh_dir().expect("a folder");
-    let table = dir.join("table");
-    let text = format!(
-        "{} node-b 127.0.0.1:7001 17001 0-10922\n{} node-c 127.0.0.1:7003 17003 10923-16383\n",
-        "b".repeat(40),
-        "c".repeat(40)
-    );
-    fs::write(&table, text).expect("the table is written");
-    let table = table.display().to_string();
-    let node = Node::start(&["--static-table", &table, "--name", "node-b"]).expect("slotd starts");
+    let pair = Pair::start("127.0.0.1", &[]).expect("two nodes form a cluster");
+    let node = &pair.b;
     let mut writer = node.client().expect("a connection");
     writer.say("CLIENT SETNAME ingest-3").expect("a reply");
     for _ in 0..312 {
-        let refused = writer.say("SET foo 1").expect("a reply");
-        assert_eq!(refused, Value::Error("MOVED 12182 127.0.0.1:7003".into()));
+        let refused = writer.say("SET bar 1").expect("a reply");
+        assert_eq!(refused, Value::Error("MOVED 5061 127.0.0.1:7777".into()));
     }
     let info = writer.say("INFO cluster").expect("a reply");
     let info = info.text().expect("text").to_owned();
@@ -34,7 +26,7 @@ fn a_stale_writer_is_one_line_a_second_and_counted_in_info() {
     let log = node.dir().join("stdout");
     let refused_in = |line: &str| -> Option<u64> {
         let (_, rest) = line.split_once("node-b refused ")?;
-        let end = ", most from 'ingest-3' at 127.0.0.1 (slot 12182 is node-c's)";
+        let end = ", most from 'ingest-3' at 127.0.0.1 (slot 5061 is node-a's)";
         assert!(rest.trim_end().ends_with(end), "{line}");
         rest.split(' ').next()?.parse().ok()
     };
@@ -49,5 +41,4 @@ fn a_stale_writer_is_one_line_a_second_and_counted_in_info() {
         assert!(Instant::now() < until, "{text}");
         std::thread::sleep(Duration::from_millis(20));
     }
-    fs::remove_dir_all(dir).expect("the folder is there");
 }

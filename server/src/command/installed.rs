@@ -22,8 +22,8 @@ use crate::slot::{Ownership, Rooms};
 /// clients wait for a loading node. What takes longer has another cause.
 pub const LOADING_LIMIT: Duration = Duration::from_secs(1);
 
-const LOADING: &str = "LOADING slotd is starting: its boot is not yet in the table";
-const NO_QUORUM: &str = "CLUSTERDOWN no quorum: this node's boot is not yet in the table";
+const LOADING: &str = "LOADING the node has started and its cluster has not agreed to it yet";
+const NO_QUORUM: &str = "CLUSTERDOWN no quorum: the start of this node cannot be agreed";
 const REMOVED: &str = "CLUSTERDOWN this node was removed from the cluster";
 const ENDED: &str = "CLUSTERDOWN this node ends: another start of it is in the table";
 

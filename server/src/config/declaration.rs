@@ -21,6 +21,13 @@ pub enum Change {
     Edge(&'static str),
 }
 
+impl Change {
+    /// Does CONFIG SET change it for good, so that it is worth keeping?
+    pub(super) const fn is_at_run_time(&self) -> bool {
+        matches!(self, Change::Runtime | Change::Protected)
+    }
+}
+
 /// A rule beyond the kind's; the error is the sentence for the client.
 type Rule = fn(&Value) -> Result<(), &'static str>;
 

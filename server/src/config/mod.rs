@@ -18,6 +18,7 @@ mod special;
 mod start;
 mod value;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -227,6 +228,20 @@ impl Config {
     /// default. The caller reads and writes the file.
     pub fn rewrite(&self, old_text: &str) -> String {
         self.rewritten(old_text, rewrite::Extent::Changed)
+    }
+
+    /// The same for a node started without a file: only options that can change while it runs are
+    /// kept, the others are the command line's.
+    pub fn rewrite_kept(&self, old_text: &str) -> String {
+        let held = self.held.read();
+        let values = options::all().zip(held.iter().map(|held| &held.value));
+        let values = values.filter(|(declaration, _)| declaration.change.is_at_run_time());
+        rewrite::rewrite(old_text, values, rewrite::Extent::Changed)
+    }
+
+    /// Where those are kept.
+    pub fn kept_file(&self) -> PathBuf {
+        PathBuf::from(self.text("dir")).join(start::KEPT_FILE)
     }
 
     /// DEBUG CONFIG-REWRITE-FORCE-ALL: like [`Config::rewrite`], with every option named.

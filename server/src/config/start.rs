@@ -1,6 +1,6 @@
 //! From the command line and the configuration file to the options of a node.
 //!
-//! Not the reading of the file (the caller's `read_file`) nor `--help` and `--version` (the
+//! Not the reading of a file (the caller's `read_file`) nor `--help` and `--version` (the
 //! caller looks for those first).
 //!
 //! Invariant: a mistake is one line that names the option and, in a file, its line number.
@@ -24,6 +24,9 @@ pub const MAX_FILE_BYTES: usize = 1 << 20;
 /// The port for other nodes is the client port plus this, unless `cluster-port` is given.
 pub const CLUSTER_PORT_OFFSET: u16 = 10_000;
 
+/// The file in the data directory that CONFIG REWRITE writes on a node started without a file.
+pub const KEPT_FILE: &str = "slotd.conf";
+
 /// Directives of older Redis versions that files may still hold; they mean nothing today.
 const RETIRED: [&str; 3] =
     ["list-max-ziplist-entries", "list-max-ziplist-value", "lua-replicate-commands"];
@@ -32,8 +35,10 @@ const RETIRED: [&str; 3] =
 pub struct Start {
     /// All options.
     pub config: Arc<Config>,
-    /// The configuration file, for CONFIG REWRITE.
+    /// The configuration file that was named, for CONFIG REWRITE.
     pub file: Option<PathBuf>,
+    /// What was read instead of one: options kept in the data directory (`KEPT_FILE`).
+    pub kept: Option<PathBuf>,
     /// Port for clients.
     pub port: u16,
     /// Addresses to listen on; `-` before one means: go on without it if it is not there.
@@ -100,9 +105,11 @@ impl StartError {
 }
 
 impl Config {
-    /// Reads the arguments after the program's name: a file first, if one is named, then options
-    /// that overrule it. `--port 7001`, `--port=7001` and `'--port 7001'` are the same; an option
-    /// of several words takes all up to the next `--`.
+    /// Reads the arguments after the program's name: a file first, if one is named, else what an
+    /// earlier CONFIG REWRITE kept in the data directory, if it did; then options that overrule
+    /// it. The caller has the file read, `NotFound` meaning that there is none. `--port 7001`,
+    /// `--port=7001` and `'--port 7001'` are the same; an option of several words takes all up to
+    /// the next `--`.
     pub fn from_args<A: Into<OsString>>(
         args: impl Iterator<Item = A>,
         read_file: impl FnOnce(&Path) -> io::Result<String>,
@@ -120,14 +127,16 @@ impl Config {
             Some((first, rest)) if !first.starts_with("--") => (Some(PathBuf::from(first)), rest),
             _ => (None, &words[..]),
         };
-        if let Some(file) = &file {
-            let text = read_file(file).map_err(|error| {
-                StartError::without_option(format!("cannot read '{}': {error}", file.display()))
-            })?;
-            draft.take_file(file, &text)?;
-        }
+        let kept = match &file {
+            Some(file) => {
+                let text = read_file(file).map_err(|error| unreadable(file, &error))?;
+                draft.take_file(file, &text)?;
+                None
+            }
+            None => draft.take_kept(flags, read_file)?,
+        };
         draft.take_flags(flags)?;
-        draft.finish(file)
+        draft.finish(file, kept)
     }
 }
 
@@ -141,6 +150,31 @@ impl Draft {
     fn of_defaults() -> Draft {
         let values = options::all().map(Declaration::default_value).collect();
         Draft { values, named: HashSet::new() }
+    }
+
+    /// Takes what is kept in the data directory that the flags name, if there is anything.
+    fn take_kept(
+        &mut self,
+        flags: &[String],
+        read_file: impl FnOnce(&Path) -> io::Result<String>,
+    ) -> Result<Option<PathBuf>, StartError> {
+        let mut given = Draft::of_defaults();
+        given.take_flags(flags)?;
+        let dir = options::find("dir").map_or("", |(at, _)| &given.values[at].text);
+        let file = Path::new(dir).join(KEPT_FILE);
+        let text = match read_file(&file) {
+            Ok(text) => text,
+            Err(error) if is_absence(&error) => return Ok(None),
+            Err(error) => return Err(unreadable(&file, &error)),
+        };
+        self.take_file(&file, &text)?;
+        if let Some(number) = text.lines().position(names_dir) {
+            let reason = "is given on the command line only: this file lies in the data directory";
+            return Err(StartError::of("dir", reason).at(&file, number + 1));
+        }
+        // Flags replace what is kept; nothing adds up from start to start.
+        self.named.clear();
+        Ok(Some(file))
     }
 
     fn take_file(&mut self, file: &Path, text: &str) -> Result<(), StartError> {
@@ -227,7 +261,7 @@ impl Draft {
         Ok(())
     }
 
-    fn finish(self, file: Option<PathBuf>) -> Result<Start, StartError> {
+    fn finish(self, file: Option<PathBuf>, kept: Option<PathBuf>) -> Result<Start, StartError> {
         let config = Config::with_values(self.values);
         let port = config.number("port") as u16;
         let cluster_port = match (config.number("cluster-port") as u16, port) {
@@ -241,6 +275,7 @@ impl Draft {
         };
         Ok(Start {
             file,
+            kept,
             port,
             cluster_port,
             bind: config.text("bind").split_ascii_whitespace().map(str::to_owned).collect(),
@@ -254,6 +289,21 @@ impl Draft {
             config: Arc::new(config),
         })
     }
+}
+
+fn unreadable(file: &Path, error: &io::Error) -> StartError {
+    StartError::without_option(format!("cannot read '{}': {error}", file.display()))
+}
+
+/// There is no such file. A data directory that is no directory is told of when it is opened.
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Does a line of a file set `dir`?
+fn names_dir(text: &str) -> bool {
+    let words = line::split(text.trim()).unwrap_or_default();
+    words.first().is_some_and(|name| name.eq_ignore_ascii_case("dir"))
 }
 
 /// `name`, `name=value` or `name value...` of a flag without its dashes.

@@ -162,6 +162,8 @@ impl Orders for Arc<FixedTable> {
             table_version: None,
             server_version: None,
             keys: None,
+            linked_ns: None,
+            unsent_bytes: 0,
         });
         View {
             leader: Some(me),

@@ -7,7 +7,7 @@
 
 use slots::{Endpoint, NodeId};
 
-pub use crate::peer::PeerView;
+pub use crate::peer::{PeerView, Traffic};
 
 /// An order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,15 +89,6 @@ pub struct View {
     pub learners: Vec<NodeId>,
     /// The other nodes, as last heard.
     pub peers: Vec<PeerView>,
-}
-
-/// Messages on the links to other nodes since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Traffic {
-    /// Frames sent.
-    pub sent: u64,
-    /// Frames received.
-    pub received: u64,
 }
 
 /// The cluster behind a node.

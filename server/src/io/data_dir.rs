@@ -6,8 +6,9 @@
 //!   DIR/peers                where other nodes were reached last (peer/)
 //!   DIR/raft-CLUSTER-GEN/    the table's log and snapshot of one cluster and generation
 //! ```
-//! Invariant: a boot number is on disk before anybody hears of it, so no two starts of one
-//! directory have the same one; the file `node` is replaced whole.
+//! Invariant: a start's claim on a boot number is on disk before anybody hears of it
+//! (`control/startup`), and so is what it found lost, which counts until the table knows of it; the
+//! file `node` is replaced whole.
 
 #![allow(unsafe_code, reason = "flock has no safe wrapper in this version of std")]
 
@@ -16,12 +17,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use slots::{Boot, ClusterId, Kept, NodeId, Nonce, StoreId};
+use slots::{ClusterId, Kept, NodeId, Nonce, StoreId};
 
 use crate::control::seat::Identity;
+use crate::control::startup::BootRecord;
 use crate::io::clock;
 use crate::persist::evidence::{self, Durability, Marks};
-use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile};
+use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile, Run};
 
 /// A data directory that this process holds.
 pub struct DataDir {
@@ -48,32 +50,50 @@ impl DataDir {
         fs::create_dir_all(dir).map_err(|error| of(dir, error))?;
         let lock = take_lock(dir)?;
         let path = dir.join("node");
-        let (mut file, marks) = match read_limited(&path)? {
+        let (mut file, found) = match read_limited(&path)? {
             Some(text) => {
                 let file = NodeFile::parse(&text)
                     .map_err(|error| io::Error::other(format!("{} {error}", path.display())))?;
                 check_generation(&file, &path)?;
-                let marks = marks_of(&file, opening);
-                (file, Some(marks))
+                let found = evidence::kept(marks_of(&file, opening));
+                (file, found)
             }
-            None => (fresh(), None),
+            None => (fresh(), Kept::Nothing),
         };
-        file.boot = file.boot.next();
-        file.weakest = opening.durability;
-        (file.stopped_cleanly, file.sync_failed) = (false, false);
-        file.kernel = kernel_boot_id();
         let nonce = Nonce::from_bytes(random_bytes());
-        let kept = marks.map_or(Kept::Nothing, evidence::kept);
+        file.boots.claim(nonce);
+        file.note_start(found, Run { durability: opening.durability, kernel: kernel_boot_id() });
+        let kept = file.kept;
         let opened = DataDir { dir: dir.to_owned(), file, nonce, kept, _lock: lock };
         opened.store()?;
         opened.remove_other_logs()?;
         Ok(opened)
     }
 
-    /// This start.
+    /// This start: it has claimed the number after the last confirmed one.
     pub fn identity(&self) -> Identity {
-        let NodeFile { id: node, store, boot, .. } = self.file;
+        let NodeFile { id: node, store, .. } = self.file;
+        let boot = self.file.boots.confirmed.next();
         Identity { node, store, boot, nonce: self.nonce }
+    }
+
+    /// The boot numbers, as they are on disk.
+    pub fn boots(&self) -> &BootRecord {
+        &self.file.boots
+    }
+
+    /// Writes the boot numbers down.
+    pub fn store_boots(&mut self, boots: BootRecord) -> io::Result<()> {
+        match boots == self.file.boots {
+            true => Ok(()),
+            false => self.change(|file| {
+                // A number that is confirmed: the table knows what this start found.
+                if boots.claims.is_empty() {
+                    file.note_seated();
+                }
+                file.boots = boots;
+            }),
+        }
     }
 
     /// The cluster the node belongs to, and its generation.
@@ -86,7 +106,8 @@ impl DataDir {
         self.file.founded
     }
 
-    /// What the last run left of what it had acknowledged.
+    /// What this start still has of what was acknowledged: the least that was found here since a
+    /// start was last taken into the table.
     pub fn kept(&self) -> Kept {
         self.kept
     }
@@ -115,22 +136,30 @@ impl DataDir {
         })
     }
 
-    /// Becomes another node, in a cluster of its own that is still to be founded.
+    /// Goes over to another cluster or generation whose log is sent by others: what an earlier
+    /// try left of one is removed.
+    pub fn switch_to_empty(&mut self, cluster: ClusterId, generation: u64) -> io::Result<()> {
+        let folder = self.raft_dir_of(cluster, generation);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(of(&folder, error)),
+            _ => self.switch(cluster, generation, true),
+        }
+    }
+
+    /// In a cluster of its own that is still to be founded; `hard`: as another node. A node that
+    /// stays itself keeps its store: the history of a cluster that it joins again names it.
     pub fn reset(&mut self, hard: bool) -> io::Result<()> {
+        let nonce = self.nonce;
         self.change(|file| {
             if hard {
                 file.id = NodeId::from_bytes(random_bytes());
-                file.boot = Boot(1);
+                file.store = StoreId::from_bytes(random_bytes());
+                file.boots = BootRecord::default();
             }
-            file.store = StoreId::from_bytes(random_bytes());
+            file.boots.claim(nonce);
             (file.cluster, file.generation) = (ClusterId::from_bytes(random_bytes()), 1);
             file.founded = false;
         })
-    }
-
-    /// Takes a boot number above one that is recorded: a directory from a backup.
-    pub fn raise_boot(&mut self, recorded: Boot) -> io::Result<()> {
-        self.change(|file| file.boot = file.boot.max(recorded).next())
     }
 
     /// Notes that a later generation of the cluster was begun without this node: no start of this
@@ -179,7 +208,8 @@ impl DataDir {
             let name = entry.file_name();
             let is_other = name.to_str().is_some_and(|n| n.starts_with("raft-") && n != own);
             if is_other && entry.file_type()?.is_dir() {
-                tracing::info!(folder = %entry.path().display(), "removing the log of a former cluster");
+                let folder = entry.path();
+                tracing::info!(folder = %folder.display(), "removing a former cluster's log");
                 fs::remove_dir_all(entry.path()).map_err(|error| of(&entry.path(), error))?;
             }
         }
@@ -211,13 +241,14 @@ fn fresh() -> NodeFile {
         store: StoreId::from_bytes(random_bytes()),
         cluster: ClusterId::from_bytes(random_bytes()),
         generation: 1,
-        boot: Boot(0),
+        boots: BootRecord::default(),
         founded: false,
         superseded_by: 0,
         weakest: Durability::Memory,
         stopped_cleanly: false,
         sync_failed: false,
         kernel: String::new(),
+        kept: Kept::Nothing,
     }
 }
 
@@ -301,6 +332,8 @@ fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use slots::Boot;
+
     use super::*;
 
     const PLAIN: Opening = Opening { durability: Durability::Memory, restored: false };
@@ -325,13 +358,19 @@ mod tests {
     }
 
     #[test]
-    fn every_start_has_a_number_and_a_mark_of_its_own() {
+    fn a_number_is_claimed_by_each_start_until_it_is_confirmed() {
         let dir = Scratch::new();
         let first = open(&dir).identity();
         let second = open(&dir).identity();
         assert_eq!((first.node, first.store), (second.node, second.store));
-        assert_eq!((first.boot, second.boot), (Boot(1), Boot(2)));
+        assert_eq!((first.boot, second.boot), (Boot(1), Boot(1)));
         assert_ne!(first.nonce, second.nonce);
+        let mut third = open(&dir);
+        assert_eq!(third.boots().claims.len(), 3);
+        let confirmed = BootRecord { confirmed: Boot(1), claims: Vec::new() };
+        third.store_boots(confirmed).expect("it is stored");
+        drop(third);
+        assert_eq!(open(&dir).identity().boot, Boot(2));
     }
 
     #[test]
@@ -342,7 +381,30 @@ mod tests {
         let pid = std::process::id();
         assert!(error.contains(&format!("(process {pid})")), "{error}");
         drop(held);
-        assert_eq!(open(&dir).identity().boot, Boot(2));
+        assert_eq!(open(&dir).boots().claims.len(), 2);
+    }
+
+    #[test]
+    fn what_a_start_found_counts_until_it_is_seated() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = Scratch::new();
+        let path = dir.0.join("node");
+        let holds = |line: &str| {
+            let text = fs::read_to_string(&path).expect("it is there");
+            text.lines().any(|found| found == line)
+        };
+        drop(open(&dir));
+        let mut data = open(&dir);
+        assert_eq!(data.kept(), Kept::Nothing);
+        assert!(holds("confirmed 0") && holds("kept nothing"));
+        let seated = BootRecord { confirmed: Boot(1), claims: Vec::new() };
+        data.store_boots(seated.clone()).expect("it is stored");
+        assert!(holds("confirmed 1") && holds("kept all"));
+        assert_eq!(data.kept(), Kept::Nothing, "this start found what it found");
+        let file = || fs::metadata(&path).expect("it is there").ino();
+        let written = file();
+        data.store_boots(seated).expect("it is stored");
+        assert_eq!(file(), written, "nothing was written again");
     }
 
     #[test]
@@ -375,7 +437,8 @@ mod tests {
         let dir = Scratch::new();
         drop(open(&dir));
         let path = dir.0.join("node");
-        let text = fs::read_to_string(&path).expect("it is there").replace("boot 1", "boot 9");
+        let text =
+            fs::read_to_string(&path).expect("it is there").replace("confirmed 0", "confirmed 9");
         fs::write(&path, text).expect("it is written");
         let error = DataDir::open(&dir.0, PLAIN).err().expect("it is damaged").to_string();
         assert!(error.contains("damaged or edited"), "{error}");

@@ -75,11 +75,17 @@ impl Edges for RealEdges {
     }
 
     fn write_file(&self, path: &str, text: &str) -> std::io::Result<()> {
-        let temporary = format!("{path}.tmp");
+        /// Two writers at once do not write into one file.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let temporary = format!("{path}.{}.tmp", NUMBER.fetch_add(1, Ordering::SeqCst));
         let mut file = std::fs::File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        let replaced = written.and_then(|()| std::fs::rename(&temporary, path));
+        if replaced.is_err() {
+            // The first error counts; what is left of the try is of no use.
+            let _ = std::fs::remove_file(&temporary);
+        }
+        replaced
     }
 
     fn shut_down(&self) {

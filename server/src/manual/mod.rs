@@ -12,6 +12,9 @@ pub mod architecture {
 pub mod invariants {
     #![doc = include_str!("invariants.md")]
 }
+pub mod protocol_model {
+    #![doc = include_str!("protocol-model.md")]
+}
 pub mod wire {
     #![doc = include_str!("wire.md")]
 }
@@ -23,6 +26,9 @@ pub mod wire_nodes {
 }
 pub mod operating {
     #![doc = include_str!("operating.md")]
+}
+pub mod cluster {
+    #![doc = include_str!("cluster.md")]
 }
 pub mod differences {
     #![doc = include_str!("differences.md")]
@@ -41,6 +47,10 @@ pub mod commands {
 }
 pub mod options {
     #![doc = include_str!("options.md")]
+}
+
+pub mod the_world {
+    #![doc = include_str!("the-world.md")]
 }
 
 #[cfg(test)]
@@ -80,14 +90,17 @@ mod tests {
         for page in [
             include_str!("architecture.md"),
             include_str!("invariants.md"),
+            include_str!("protocol-model.md"),
             include_str!("wire.md"),
             include_str!("disk.md"),
             include_str!("wire-nodes.md"),
             include_str!("operating.md"),
+            include_str!("cluster.md"),
             include_str!("docker.md"),
             include_str!("metrics.md"),
             include_str!("differences.md"),
             include_str!("lost-writes.md"),
+            include_str!("the-world.md"),
         ] {
             let fences: Vec<&str> = page.lines().filter(|line| line.starts_with("```")).collect();
             assert_eq!(fences.len() % 2, 0, "{page}");

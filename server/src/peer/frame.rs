@@ -128,6 +128,18 @@ pub fn put_frame(out: &mut Vec<u8>, kind: FrameKind, parts: &[&[u8]]) {
     }
 }
 
+/// How many frames these bytes are, which begin with the magic or with a frame and end with one.
+pub fn count_frames(bytes: &[u8]) -> u64 {
+    let mut rest = bytes.strip_prefix(&MAGIC).unwrap_or(bytes);
+    let mut count = 0;
+    while let Some(length) = rest.first_chunk() {
+        let end = HEADER_BYTES + u32::from_le_bytes(*length) as usize;
+        rest = rest.get(end..).unwrap_or_default();
+        count += 1;
+    }
+    count
+}
+
 /// The checksum of a frame: of the eight bytes before it, and of the payload behind it.
 pub fn checksum(head: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(head), payload)

@@ -47,6 +47,19 @@ pub struct PeerView {
     pub server_version: Option<String>,
     /// Keys in the slots it owns.
     pub keys: Option<u64>,
+    /// How long the link has been there, ns; `None`: there is none.
+    pub linked_ns: Option<u64>,
+    /// Bytes of calls and answers that wait to be sent over it.
+    pub unsent_bytes: u64,
+}
+
+/// Frames on links to other nodes, greetings and pings included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Given to the socket.
+    pub sent: u64,
+    /// Taken from it, whole and undamaged.
+    pub received: u64,
 }
 
 /// Something about links that the node may have to act on.
@@ -70,13 +83,16 @@ pub enum Notice {
     },
     /// A node that proved to know the secret refuses us as a member. `Outdated` and
     /// `OldGeneration` mean that this process must not go on; `Doubled` and `IdInUse` the same,
-    /// unless the table holds this very start, and then the other one must stop; `Removed` that we
+    /// unless the table holds this very start, and then the other one must stop, or the start that
+    /// is known was an earlier one of this very directory; `Removed` that we
     /// were taken out of the cluster. Said again at each try.
     RefusedBy {
         /// Who refuses.
         node: NodeId,
         /// Its reason.
         code: RefusalCode,
+        /// See `Refusal::detail`.
+        detail: u64,
         /// The same for people.
         text: String,
     },

@@ -11,13 +11,14 @@ use std::fmt;
 
 use super::conversation::{Conversation, Ended, Request};
 use super::frame::{
-    Decoder, Frame, FrameKind, MAGIC, MAX_GREETING_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES, put_frame,
+    Decoder, Frame, FrameKind, MAGIC, MAX_GREETING_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES, count_frames,
+    put_frame,
 };
 use super::greeting::{
     Address, Exchange, Hello, MAX_TOLD_ADDRESSES, RefusedBy, Secret, Side, decode_addresses,
     encode_addresses,
 };
-use super::identity::PeerStatus;
+use super::identity::{PeerStatus, Traffic};
 use super::judge::{Standing, judge_terms};
 use super::refusal::{Refusal, SecretFault};
 use super::wire::{Malformed, Reader, put_block};
@@ -140,6 +141,8 @@ pub struct Link {
     round_trip_ns: Option<u64>,
     status: PeerStatus,
     their_status: PeerStatus,
+    /// Not yet told of by `take_traffic`.
+    traffic: Traffic,
 }
 
 impl Link {
@@ -172,6 +175,7 @@ impl Link {
             round_trip_ns: None,
             status: PeerStatus::default(),
             their_status: PeerStatus::default(),
+            traffic: Traffic::default(),
         }
     }
 
@@ -201,6 +205,21 @@ impl Link {
             Side::Dialer => self.terms.hello.as_stranger,
             Side::Acceptor => self.theirs.as_ref().is_some_and(|theirs| theirs.as_stranger),
         }
+    }
+
+    /// When the socket was connected.
+    pub const fn opened_ns(&self) -> u64 {
+        self.opened_ns
+    }
+
+    /// Bytes of calls and answers that wait to be sent.
+    pub const fn unsent_bytes(&self) -> usize {
+        self.conversation.outbox.waiting_bytes()
+    }
+
+    /// The frames since this was asked last.
+    pub fn take_traffic(&mut self) -> Traffic {
+        std::mem::take(&mut self.traffic)
     }
 
     /// When the last bytes came.
@@ -249,7 +268,10 @@ impl Link {
                 _ => MAX_PAYLOAD_BYTES,
             };
             let took = match self.decoder.next(max_bytes) {
-                Ok(Some(frame)) => self.take(frame, now_ns),
+                Ok(Some(frame)) => {
+                    self.traffic.received += 1;
+                    self.take(frame, now_ns)
+                }
                 Ok(None) => break,
                 Err(error) => Err(Refusal::Broken(error.to_string())),
             };
@@ -474,6 +496,12 @@ impl Link {
     /// Appends what is to be sent now: about `OUTPUT_BYTES` at most. To be called when the last
     /// output is gone: what is due meanwhile is said once.
     pub fn output(&mut self, out: &mut Vec<u8>, now_ns: u64) {
+        let from = out.len();
+        self.fill(out, now_ns);
+        self.traffic.sent += count_frames(&out[from..]);
+    }
+
+    fn fill(&mut self, out: &mut Vec<u8>, now_ns: u64) {
         out.append(&mut self.control);
         if self.state != State::Up {
             return;

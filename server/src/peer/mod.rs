@@ -28,7 +28,7 @@ pub mod repeats;
 pub mod roll;
 mod wire;
 
-pub use identity::{Identity, Notice, Notices, PeerStatus, PeerView};
+pub use identity::{Identity, Notice, Notices, PeerStatus, PeerView, Traffic};
 pub use outbox::{MAX_CALLS, MAX_MESSAGE_BYTES, MAX_QUEUED_CALL_BYTES};
 pub use refusal::RefusalCode;
 

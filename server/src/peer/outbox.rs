@@ -176,6 +176,11 @@ impl Outbox {
         self.short.is_empty() && self.long.is_empty()
     }
 
+    /// Bytes of the bodies queued, and of what each message costs.
+    pub const fn waiting_bytes(&self) -> usize {
+        self.call_bytes + self.answer_bytes
+    }
+
     /// The calls of which no byte went out: they were not made.
     pub fn unsent_calls(&self) -> impl Iterator<Item = u64> {
         let all = self.short.iter().chain(&self.long);

@@ -69,12 +69,15 @@ pub fn kept(marks: Marks) -> Kept {
         (marks.sync_failed, at_best),
         (marks.restored, at_best),
     ];
+    let found = rows.into_iter().filter(|(matches, _)| *matches).map(|(_, kept)| kept);
+    found.reduce(least).unwrap_or(Kept::Nothing)
+}
+
+/// What a start reports: the least of what it found and of what the starts before it found and the
+/// table was never told. A second crash that lost nothing brings back nothing that a first lost.
+pub fn least(untold: Kept, found: Kept) -> Kept {
     // `Kept` is ordered from all to nothing.
-    rows.into_iter()
-        .filter(|(matches, _)| *matches)
-        .map(|(_, kept)| kept)
-        .max()
-        .unwrap_or(Kept::Nothing)
+    untold.max(found)
 }
 
 #[cfg(test)]
@@ -107,6 +110,18 @@ mod tests {
         check(Marks { has_log: false, ..MARKS }, [Nothing, Nothing, Nothing]);
         check(Marks { sync_failed: true, ..MARKS }, [Tail, Tail, Nothing]);
         check(Marks { restored: true, ..MARKS }, [Tail, Tail, Nothing]);
+    }
+
+    #[test]
+    fn a_second_crash_brings_nothing_back() {
+        let all = [Kept::All, Kept::Tail, Kept::Nothing];
+        for untold in all {
+            for found in all {
+                let least = least(untold, found);
+                assert!(least >= untold && least >= found, "{untold:?} {found:?}");
+                assert!(least == untold || least == found);
+            }
+        }
     }
 
     #[test]

@@ -12,12 +12,13 @@
 
 use std::fmt;
 
-use slots::{Boot, ClusterId, NodeId, StoreId};
+use slots::{Boot, ClusterId, Kept, NodeId, Nonce, StoreId};
 
-use super::evidence::Durability;
+use super::evidence::{self, Durability};
+use crate::control::startup::{BootRecord, MAX_CLAIMS};
 
-/// Longest file, bytes: ten times a full one.
-pub const MAX_IDENTITY_BYTES: usize = 4096;
+/// Longest file, bytes: a full one with `MAX_CLAIMS` claims, and as much again.
+pub const MAX_IDENTITY_BYTES: usize = 40_000;
 /// Version of the file's format.
 const FORMAT: u32 = 1;
 const HEADER: &str =
@@ -34,8 +35,8 @@ pub struct NodeFile {
     pub cluster: ClusterId,
     /// Generation of that cluster.
     pub generation: u64,
-    /// Number of the newest start.
-    pub boot: Boot,
+    /// The boot numbers: the last one that was in the table, and the starts since.
+    pub boots: BootRecord,
     /// Has the node founded or joined the cluster? Until then its log may be empty.
     pub founded: bool,
     /// A later generation of the cluster that was heard of: this one was given up. 0: none.
@@ -47,6 +48,17 @@ pub struct NodeFile {
     /// Did a sync fail in the newest run?
     pub sync_failed: bool,
     /// The kernel's boot id in the newest run.
+    pub kernel: String,
+    /// The least that any start found since one was last taken into the table; all: none since.
+    pub kept: Kept,
+}
+
+/// How hard a run tries to keep its writes, and under which kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The mode it starts in.
+    pub durability: Durability,
+    /// The kernel's boot id.
     pub kernel: String,
 }
 
@@ -75,9 +87,11 @@ impl fmt::Display for BadIdentity {
             BadIdentity::TooLong { got } => {
                 write!(f, "is {got} bytes long, expected at most {MAX_IDENTITY_BYTES}")
             }
-            BadIdentity::Format { got } => {
-                write!(f, "has format {got}, this slotd knows {FORMAT}: a newer version wrote it")
-            }
+            BadIdentity::Format { got } => write!(
+                f,
+                "has format {got}, this slotd knows {FORMAT}: a newer version \
+                 wrote it"
+            ),
             BadIdentity::Sum => f.write_str(
                 "was damaged or edited (its checksum does not fit): start the node in an empty \
                  folder and join it again, after 'slotctl node lost' for the old one",
@@ -90,23 +104,43 @@ impl fmt::Display for BadIdentity {
 impl std::error::Error for BadIdentity {}
 
 impl NodeFile {
+    /// A start, with what it found of what was acknowledged: counts it and begins the marks of its
+    /// run. To be on disk before anybody hears of the start. Then `kept` is what it reports.
+    pub fn note_start(&mut self, found: Kept, run: Run) {
+        self.kept = evidence::least(self.kept, found);
+        (self.weakest, self.kernel) = (run.durability, run.kernel);
+        (self.stopped_cleanly, self.sync_failed) = (false, false);
+    }
+
+    /// The table knows what this start reported: from now on the marks alone count. To be on disk
+    /// before this start plays a role: what it acknowledges then is not what was lost before.
+    pub const fn note_seated(&mut self) {
+        self.kept = Kept::All;
+    }
+
     /// The file's text.
     pub fn render(&self) -> String {
         let flag = |set: bool| if set { "yes" } else { "no" };
+        let claims: Vec<String> = self.boots.claims.iter().map(Nonce::to_string).collect();
+        let claims = if claims.is_empty() { "none".to_owned() } else { claims.join(",") };
         let body = format!(
-            "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\nboot {}\n\
-             founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\nsync-failed {}\nkernel {}\n",
+            "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\n\
+             confirmed {}\nclaims {}\n\
+             founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\n\
+             sync-failed {}\nkernel {}\nkept {}\n",
             self.id,
             self.store,
             self.cluster,
             self.generation,
-            self.boot,
+            self.boots.confirmed,
+            claims,
             flag(self.founded),
             self.superseded_by,
             self.weakest.as_str(),
             flag(self.stopped_cleanly),
             flag(self.sync_failed),
             self.kernel,
+            kept_word(self.kept),
         );
         let sum = crc32c::crc32c(body.as_bytes());
         format!("{body}sum {sum:08x}\n")
@@ -133,7 +167,10 @@ impl NodeFile {
             store: fields.parsed("store")?,
             cluster: fields.parsed("cluster")?,
             generation: fields.number("generation")?,
-            boot: Boot(fields.number("boot")?),
+            boots: BootRecord {
+                confirmed: Boot(fields.number("confirmed")?),
+                claims: fields.claims()?,
+            },
             founded: fields.flag("founded")?,
             superseded_by: fields.number("superseded-by")?,
             weakest: Durability::parse(fields.text("weakest")?)
@@ -141,8 +178,21 @@ impl NodeFile {
             stopped_cleanly: fields.flag("stopped-cleanly")?,
             sync_failed: fields.flag("sync-failed")?,
             kernel: fields.text("kernel")?.to_owned(),
+            kept: parse_kept(fields.text("kept")?).ok_or(BadIdentity::Field("kept"))?,
         })
     }
+}
+
+const fn kept_word(kept: Kept) -> &'static str {
+    match kept {
+        Kept::All => "all",
+        Kept::Tail => "tail",
+        Kept::Nothing => "nothing",
+    }
+}
+
+fn parse_kept(word: &str) -> Option<Kept> {
+    [Kept::All, Kept::Tail, Kept::Nothing].into_iter().find(|kept| kept_word(*kept) == word)
 }
 
 struct Fields<'t>(&'t str);
@@ -160,6 +210,13 @@ impl<'t> Fields<'t> {
 
     fn number(&self, name: &'static str) -> Result<u64, BadIdentity> {
         self.parsed(name)
+    }
+
+    fn claims(&self) -> Result<Vec<Nonce>, BadIdentity> {
+        let bad = BadIdentity::Field("claims");
+        let words = self.text("claims")?.split(',').filter(|word| *word != "none");
+        let claims: Option<Vec<Nonce>> = words.map(|word| word.parse().ok()).collect();
+        claims.filter(|claims| claims.len() <= MAX_CLAIMS).ok_or(bad)
     }
 
     fn flag(&self, name: &'static str) -> Result<bool, BadIdentity> {
@@ -181,19 +238,74 @@ mod tests {
             store: StoreId::from_bytes([8; 16]),
             cluster: ClusterId::from_bytes([9; 20]),
             generation: 3,
-            boot: Boot(41),
+            boots: BootRecord {
+                confirmed: Boot(41),
+                claims: vec![Nonce::from_bytes([1; 8]), Nonce::from_bytes([2; 8])],
+            },
             founded: true,
             superseded_by: 0,
             weakest: Durability::Memory,
             stopped_cleanly: true,
             sync_failed: false,
             kernel: "5c5ff4b1-5f0a-4d62-a5a0-3f1f2b9e9d11".into(),
+            kept: Kept::All,
         }
     }
 
     #[test]
     fn a_file_comes_back_from_its_text() {
-        assert_eq!(NodeFile::parse(&file().render()), Ok(file()));
+        for kept in [Kept::All, Kept::Tail, Kept::Nothing] {
+            let file = NodeFile { kept, ..file() };
+            assert_eq!(NodeFile::parse(&file.render()), Ok(file));
+        }
+    }
+
+    /// The file after a start that found this; it is written and read, as between two processes.
+    fn started(mut file: NodeFile, found: Kept) -> NodeFile {
+        file.note_start(found, Run { durability: Durability::Always, kernel: "a kernel".into() });
+        NodeFile::parse(&file.render()).expect("a file")
+    }
+
+    #[test]
+    fn a_start_begins_the_marks_of_its_run() {
+        let before = NodeFile { sync_failed: true, ..file() };
+        let after = started(before.clone(), Kept::All);
+        let expected = NodeFile {
+            weakest: Durability::Always,
+            stopped_cleanly: false,
+            sync_failed: false,
+            kernel: "a kernel".into(),
+            ..before
+        };
+        assert_eq!(after, expected);
+    }
+
+    #[test]
+    fn two_crashes_before_the_table_knows_of_a_start_report_the_least() {
+        // Power was lost, then only the process died: the tail is gone all the same.
+        let file = started(file(), Kept::Tail);
+        assert_eq!(file.kept, Kept::Tail);
+        let file = started(file, Kept::All);
+        assert_eq!(file.kept, Kept::Tail);
+        let file = started(file, Kept::Nothing);
+        assert_eq!(file.kept, Kept::Nothing);
+        assert_eq!(started(file, Kept::Tail).kept, Kept::Nothing);
+    }
+
+    #[test]
+    fn after_a_seated_start_the_marks_alone_count() {
+        for found in [Kept::All, Kept::Tail, Kept::Nothing] {
+            let mut file = started(file(), Kept::Nothing);
+            file.note_seated();
+            assert_eq!(started(file, found).kept, found);
+        }
+    }
+
+    #[test]
+    fn a_full_file_fits() {
+        let claims = vec![Nonce::from_bytes([7; 8]); MAX_CLAIMS];
+        let full = NodeFile { boots: BootRecord { confirmed: Boot(1), claims }, ..file() };
+        assert_eq!(NodeFile::parse(&full.render()), Ok(full));
     }
 
     #[test]

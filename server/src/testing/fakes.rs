@@ -86,6 +86,8 @@ pub fn peer(node: NodeId, connected: bool, silent_ms: Option<u64>) -> PeerView {
         table_version: Some(7),
         server_version: Some("0.2.0".to_owned()),
         keys: Some(3),
+        linked_ns: connected.then_some(60_000_000_000),
+        unsent_bytes: if connected { 300 } else { 0 },
     }
 }
 

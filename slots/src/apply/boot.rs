@@ -1,13 +1,13 @@
-//! `NodeBoot`: what a node's start does to the slots it holds.
-//!
-//! Not the evidence of what it kept: the node judges its own disk before it proposes.
-//!
+//! `NodeBoot`: what a node's start does to the slots it holds. Not the evidence of what it kept:
+//! the node judges its own disk before it proposes.
 //! ```text
-//!  for each slot where n is in sync      All          Tail                      Nothing
-//!  shared, n does not own             stays        leaves                    leaves
-//!  shared, n owns                     new epoch    leaves, another owns      leaves, another owns
-//!  sole                               new epoch    last_removed, if whole    last_removed, if any
+//!                      All         Tail                         Nothing
+//!  last_removed is n   stays       is (n, Rebooted)             is forgotten
+//!  shared              stays       leaves as (n, Rebooted) (1)  leaves; (m, Shrunk) is Rebooted
+//!  shared, n owns      new epoch   ... and a member owns        ... and a member owns
+//!  sole                new epoch   last_removed, if whole (2)   last_removed, if any
 //! ```
+//! (1) if wanted, else as in Nothing; (2) n leaves as Rebooted.
 //! Invariant: an owner that starts gets a new epoch or another owner; memory that may be lost is
 //! not served while another copy may hold more.
 
@@ -69,7 +69,7 @@ struct Start<'a> {
 
 impl Start<'_> {
     fn row(&self, slot: SlotId, before: &Row, kept: Kept, alone_at: TableVersion) -> Next {
-        let row = self.forget_own_removal(*before, kept);
+        let row = self.weaken_own_removal(*before, kept);
         if !row.in_sync.contains(self.node) {
             return row.into();
         }
@@ -82,16 +82,16 @@ impl Start<'_> {
         }
     }
 
-    /// A copy that lost something is no longer the one that `last_removed` tells of.
-    fn forget_own_removal(&self, mut row: Row, kept: Kept) -> Row {
-        row.last_removed = row.last_removed.filter(|removal| {
-            let still_true = match kept {
-                Kept::All => true,
-                Kept::Tail => removal.cause == RemovalCause::Rebooted,
-                Kept::Nothing => false,
-            };
-            removal.node != self.node || still_true
-        });
+    /// A copy that lost something is no longer the one that `last_removed` tells of: no perfect
+    /// heir after a lost tail, none at all when nothing is left of it.
+    fn weaken_own_removal(&self, mut row: Row, kept: Kept) -> Row {
+        if row.last_removed.is_some_and(|removal| removal.node == self.node) {
+            match kept {
+                Kept::All => {}
+                Kept::Tail => row.weaken_last_removed(),
+                Kept::Nothing => row.last_removed = None,
+            }
+        }
         row
     }
 
@@ -104,29 +104,32 @@ impl Start<'_> {
         row
     }
 
-    /// The rest hold every acknowledged write: one of them owns.
+    /// The rest hold every acknowledged write: one of them owns. Who is not wanted (by now: an
+    /// owner may become the follower of its heir) frees its copy and is no heir.
     fn leave_shared(&self, mut row: Row, slot: SlotId, kept: Kept) -> Row {
         row.in_sync = row.in_sync.without(self.node);
         let heir = row.in_sync.choose(slot.index()).filter(|_| row.owner == Some(self.node));
         if let Some(heir) = heir {
             row.pass_to(heir, self.nodes, self.version);
         }
-        let (node, at) = (self.node, self.version);
-        row.last_removed = match kept {
-            Kept::Tail => Some(Removal { node, cause: RemovalCause::Rebooted, at }),
-            // The member shrunk out before may lack what this node acknowledged after it.
-            _ => {
-                row.last_removed.map(|removal| Removal { cause: RemovalCause::Rebooted, ..removal })
-            }
-        };
+        if kept == Kept::Tail && row.followers.contains(self.node) {
+            row.last_removed = Some(self.rebooted());
+        } else {
+            row.weaken_last_removed();
+        }
         row
     }
 
-    /// The member shrunk out last holds everything if nothing was acknowledged alone since.
+    const fn rebooted(&self) -> Removal {
+        Removal { node: self.node, cause: RemovalCause::Rebooted, at: self.version }
+    }
+
+    /// The member shrunk out last holds everything if nothing was acknowledged alone since. This
+    /// node is remembered: the heir's own start may yet tell that it lost more.
     fn sole_with_tail_lost(&self, row: Row, alone_at: TableVersion) -> Row {
         match row.last_removed {
             Some(Removal { node, cause: RemovalCause::Shrunk, at }) if alone_at < at => {
-                self.give_to(row, node)
+                Row { last_removed: Some(self.rebooted()), ..self.give_to(row, node) }
             }
             _ => self.stay(row),
         }

@@ -114,9 +114,10 @@ impl Judge<'_> {
                 self.check_boot(to, to_boot)?;
                 Box::new(move |row| self.promote(row, to, seen))
             }
-            TableChange::TakeOver { to, seen, .. } => {
+            TableChange::TakeOver { to, to_boot, seen, .. } => {
                 self.check_seen(seen)?;
                 let to = active(self.nodes, to)?;
+                self.check_boot(to, to_boot)?;
                 Box::new(move |row| self.take_over(row, to, seen))
             }
             TableChange::ForceTakeover { to, consent, .. } => {
@@ -198,9 +199,10 @@ impl Judge<'_> {
             let target = row.planned.map(|planned| planned.to);
             let stays = |ix| row.owner == Some(ix) || target == Some(ix);
             next.in_sync = row.in_sync.filtered(stays);
-            if next.in_sync != row.in_sync {
-                let wanted = row.in_sync.filtered(|ix| !stays(ix) && row.followers.contains(ix));
-                next.last_removed = wanted.choose(0).map(|node| self.shrunk(node));
+            let leaving = row.in_sync.filtered(|ix| !stays(ix));
+            let wanted = leaving.filtered(|ix| row.followers.contains(ix));
+            if let Some(node) = wanted.choose(0).or_else(|| leaving.choose(0)) {
+                self.remember(&mut next, node);
             }
         }
         next.into()
@@ -231,21 +233,29 @@ impl Judge<'_> {
         Ok(Row { in_sync, last_removed: None, ..*row }.into())
     }
 
-    /// `ver` is new even if `node` was no member: a Grow decided before it is then refused.
+    /// `ver` is new even if `node` was no member: a Grow decided before it is then refused. Who was
+    /// no member takes nothing along: what is remembered stays as it is.
     fn shrink(&self, row: &Row, node: NodeIx, seen: TableVersion) -> Judged {
         let owner = self.owner_proposes(row)?;
         fresh(row.ver, seen)?;
         if node == owner {
             return Err(ChangeRefused::IsOwner { node: self.nodes.id(node) });
         }
-        let is_wanted = row.in_sync.contains(node) && row.followers.contains(node);
         let mut next = Row { in_sync: row.in_sync.without(node), ver: self.version, ..*row };
-        next.last_removed = is_wanted.then(|| self.shrunk(node));
+        if row.in_sync.contains(node) {
+            self.remember(&mut next, node);
+        }
         Ok(next.into())
     }
 
-    const fn shrunk(&self, node: NodeIx) -> Removal {
-        Removal { node, cause: RemovalCause::Shrunk, at: self.version }
+    /// The owner goes on without a member. Who is not wanted frees its copy and is no heir.
+    fn remember(&self, next: &mut Row, node: NodeIx) {
+        if next.followers.contains(node) {
+            let (cause, at) = (RemovalCause::Shrunk, self.version);
+            next.last_removed = Some(Removal { node, cause, at });
+        } else {
+            next.weaken_last_removed();
+        }
     }
 
     fn begin_move(&self, row: &Row, id: MoveId, to: NodeIx) -> Judged {

@@ -3,24 +3,23 @@
 use crate::kit::{A, B, C, CLUSTER, D, STRANGER, World, move_id, ranges, slot};
 use slots::ChangeRefused as R;
 use slots::{
-    AckMode, Boot, ClusterId, LossCause, LossConsent, MAX_FOLLOWERS, NodeId, OpIndex, Proposal,
-    Proposer, SlotRanges, TableChange, TableVersion, TakenTail,
+    AckMode, Boot, ClusterId, LossCause, LossConsent, MAX_FOLLOWERS, NodeId, Proposal, Proposer,
+    TableChange, TableVersion,
 };
-use std::collections::BTreeMap;
 
 fn assign(world: &World, slots: &str, to: NodeId) -> TableChange {
     TableChange::AssignSlots { slots: ranges(slots), to, seen: world.seen() }
 }
 
-fn followers(nodes: &[NodeId]) -> TableChange {
+pub(crate) fn followers(nodes: &[NodeId]) -> TableChange {
     TableChange::SetFollowers { slots: ranges("0-9"), followers: nodes.iter().copied().collect() }
 }
 
-fn begin(id: u8, to: NodeId) -> TableChange {
+pub(crate) fn begin(id: u8, to: NodeId) -> TableChange {
     TableChange::BeginMove { id: move_id(id), slots: ranges("0-9"), to }
 }
 
-fn commit(world: &World, id: u8) -> TableChange {
+pub(crate) fn commit(world: &World, id: u8) -> TableChange {
     TableChange::CommitMove { id: move_id(id), slots: ranges("0-9"), seen: world.seen() }
 }
 
@@ -28,22 +27,12 @@ fn abort(id: u8) -> TableChange {
     TableChange::AbortMove { id: move_id(id), slots: ranges("0-9") }
 }
 
-fn set_ack(mode: AckMode) -> TableChange {
+pub(crate) fn set_ack(mode: AckMode) -> TableChange {
     TableChange::SetAck { slots: ranges("0-9"), mode }
 }
 
 fn unassign(world: &World, consent: LossConsent) -> TableChange {
     TableChange::UnassignSlots { slots: ranges("0-9"), seen: world.seen(), consent }
-}
-
-fn take_over(world: &World, to: NodeId) -> TableChange {
-    let tail = TakenTail { owner: OpIndex(9), to: OpIndex(7) };
-    let tails = BTreeMap::from([(slot(0), tail), (slot(100), tail)]);
-    TableChange::TakeOver { slots: ranges("0-9"), to, seen: world.seen(), tails }
-}
-
-fn force(to: NodeId, consent: LossConsent) -> TableChange {
-    TableChange::ForceTakeover { slots: ranges("0-9"), to, consent }
 }
 
 #[test]
@@ -256,13 +245,35 @@ fn shrink_remembers_only_a_member_that_is_still_wanted() {
     world.accept(A, change);
     world.check("A in-sync AC+ followers BC removed B shrunk");
     assert_eq!(world.table.slot(slot(0)).last_removed().expect("B").at, world.seen());
-    let change = world.shrink(D);
-    world.accept(A, change);
-    world.check("A in-sync AC+ followers BC");
     world.accept(A, followers(&[]));
     let change = world.shrink(C);
     world.accept(A, change);
     world.check("A in-sync A+ followers -");
+}
+
+#[test]
+fn a_withdrawn_grow_is_no_reason_to_forget_the_one_shrunk_before() {
+    let mut world = World::with_followers(&[B, C]);
+    let change = world.shrink(B);
+    world.accept(A, change);
+    let at = world.seen();
+    let change = world.shrink(D);
+    world.accept(A, change);
+    world.check("A in-sync AC+ followers BC removed B shrunk");
+    assert_eq!(world.table.slot(slot(0)).last_removed().expect("B").at, at);
+}
+
+#[test]
+fn the_one_shrunk_before_may_lack_what_an_unwanted_member_acknowledged() {
+    let mut world = World::with_followers(&[B, C]);
+    let change = world.shrink(B);
+    world.accept(A, change);
+    let at = world.seen();
+    world.accept(A, followers(&[B]));
+    let change = world.shrink(C);
+    world.accept(A, change);
+    world.check("A in-sync A+ followers B removed B rebooted");
+    assert_eq!(world.table.slot(slot(0)).last_removed().expect("B").at, at);
 }
 
 #[test]
@@ -456,102 +467,6 @@ fn a_promotion_does_not_mind_a_member_that_left_since() {
 }
 
 #[test]
-fn ack_local_shrinks_to_the_owner() {
-    let mut world = World::with_followers(&[B, C]);
-    world.accept(D, set_ack(AckMode::Local));
-    world.check("A in-sync A+ followers BC removed B shrunk ack local");
-    world.accept(D, set_ack(AckMode::InSync));
-    world.check("A in-sync A followers BC removed B shrunk");
-    let change = world.grow(B);
-    world.accept(A, change);
-    world.check("A in-sync AB+ followers BC");
-}
-
-#[test]
-fn ack_local_keeps_a_moves_target_in_sync() {
-    let mut world = World::with_followers(&[B]);
-    world.accept(D, begin(1, C));
-    let change = world.grow(C);
-    world.accept(A, change);
-    world.accept(D, set_ack(AckMode::Local));
-    world.check("A in-sync AC+ followers B removed B shrunk moving to C ack local");
-    let change = commit(&world, 1);
-    world.accept(A, change);
-    world.check("C* in-sync AC+ followers B removed B shrunk ack local");
-}
-
-#[test]
-fn a_target_may_grow_under_ack_local() {
-    let mut world = World::sole();
-    world.accept(D, set_ack(AckMode::Local));
-    world.accept(D, begin(1, C));
-    let change = world.grow(C);
-    world.accept(A, change);
-    world.check("A in-sync AC+ followers - moving to C ack local");
-}
-
-#[test]
-fn a_take_over_is_recorded_with_both_indexes() {
-    let mut world = World::with_followers(&[B]);
-    let change = take_over(&world, B);
-    world.refuse(D, change, R::AckIsInSync);
-    world.accept(D, set_ack(AckMode::Local));
-    let change = take_over(&world, C);
-    world.refuse(D, change, R::NotFollower { node: C });
-    let change = take_over(&world, A);
-    world.refuse(D, change, R::IsOwner { node: A });
-    let change = take_over(&world, B);
-    let verdicts = world.accept(D, change);
-    world.check("B* in-sync B+ followers A ack local");
-    let loss = &verdicts.losses()[0];
-    assert_eq!(loss.cause, LossCause::TakenOver { from: A, to: B });
-    assert_eq!(loss.slots, ranges("0-9"));
-    // Slot 100 was in the record but not in the entry's slots.
-    assert_eq!(loss.tails.keys().copied().collect::<SlotRanges>(), ranges("0"));
-    assert_eq!(loss.tails[&slot(0)], TakenTail { owner: OpIndex(9), to: OpIndex(7) });
-}
-
-#[test]
-fn a_take_over_refuses_while_others_are_in_sync_or_when_late() {
-    let mut world = World::with_followers(&[B]);
-    world.accept(D, set_ack(AckMode::Local));
-    let late = take_over(&world, B);
-    let seen = world.seen();
-    world.accept(D, begin(1, C));
-    let change = world.grow(C);
-    world.accept(A, change);
-    let change = take_over(&world, B);
-    world.refuse(D, change, R::OthersInSync);
-    let change = world.shrink(C);
-    world.accept(A, change);
-    let changed_at = world.seen();
-    world.refuse(D, late, R::Stale { changed_at, seen });
-    let elsewhere = TableChange::TakeOver {
-        slots: ranges("10"),
-        to: B,
-        seen: world.seen(),
-        tails: BTreeMap::new(),
-    };
-    world.refuse(D, elsewhere, R::Unowned);
-}
-
-#[test]
-fn force_needs_the_typed_word_and_leaves_a_record() {
-    let mut world = World::with_followers(&[B]);
-    world.accept(D, begin(1, C));
-    world.refuse(D, force(C, LossConsent::NotGiven), R::LossNotAccepted);
-    world.refuse(D, force(STRANGER, LossConsent::AcceptLoss), R::UnknownNode { node: STRANGER });
-    let verdicts = world.accept(D, force(C, LossConsent::AcceptLoss));
-    world.check("C* in-sync C+ followers B");
-    assert_eq!(verdicts.losses()[0].cause, LossCause::Forced { from: A, to: C });
-    assert_eq!(verdicts.losses()[0].by, D);
-    world.accept(D, force(C, LossConsent::AcceptLoss));
-    world.check("C* in-sync C+ followers B");
-    world.accept(D, force(B, LossConsent::AcceptLoss));
-    world.check("B* in-sync B+ followers C");
-}
-
-#[test]
 fn one_moved_slot_does_not_refuse_the_others() {
     let mut world = World::sole();
     let change = world.grow(B);
@@ -564,14 +479,4 @@ fn one_moved_slot_does_not_refuse_the_others() {
     assert_eq!(verdicts.slot(slot(4)), Some(Err(R::Stale { changed_at, seen })));
     assert_eq!(world.line(slot(4)), "A in-sync A followers -");
     assert_eq!(world.line(slot(5)), "A in-sync AB+ followers -");
-}
-
-#[test]
-fn records_of_loss_are_bounded() {
-    let mut world = World::sole();
-    for _ in 0..slots::MAX_LOSSES + 5 {
-        world.accept(D, force(A, LossConsent::AcceptLoss));
-    }
-    assert_eq!(world.table.losses().count(), slots::MAX_LOSSES);
-    assert_eq!(world.table.losses().last().expect("a record").at, world.seen());
 }

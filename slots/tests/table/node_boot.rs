@@ -154,13 +154,56 @@ fn a_tail_lost_replaces_the_memory_of_the_shrunk() {
 fn the_shrunk_that_starts_lossy_is_no_heir() {
     let mut world = a_alone();
     world.start(B, Kept::Tail);
-    world.check("A in-sync A followers B");
+    world.check("A in-sync A followers B removed B rebooted");
+    world.start(A, Kept::Tail);
+    world.check("A* in-sync A+ followers B removed B rebooted");
     let mut world = a_alone();
     world.start(B, Kept::Nothing);
     world.check("A in-sync A followers B");
     let mut world = a_alone();
     world.start(B, Kept::All);
     world.check("A in-sync A followers B removed B shrunk");
+}
+
+#[test]
+fn the_shrunk_that_lost_a_tail_is_still_better_than_an_empty_disk() {
+    let mut world = a_alone();
+    let at = world.table.slot(slot(0)).last_removed().expect("B").at;
+    world.start(B, Kept::Tail);
+    assert_eq!(world.table.slot(slot(0)).last_removed().expect("B").at, at);
+    let verdicts = world.start(A, Kept::Nothing);
+    world.check("B* in-sync B+ followers A");
+    assert_eq!(verdicts.losses()[0].cause, LossCause::MemoryLost { node: A, to: B });
+}
+
+#[test]
+fn an_unwanted_member_that_lost_a_tail_does_not_replace_the_shrunk() {
+    let mut world = b_shrunk();
+    let at = world.table.slot(slot(0)).last_removed().expect("B").at;
+    let followers = [B].into_iter().collect();
+    world.accept(D, TableChange::SetFollowers { slots: ranges("0-9"), followers });
+    world.start(C, Kept::Tail);
+    world.check("A in-sync A+ followers B removed B rebooted");
+    assert_eq!(world.table.slot(slot(0)).last_removed().expect("B").at, at);
+    // B is the heir, not C, which frees its copy.
+    world.start(A, Kept::Nothing);
+    world.check("B* in-sync B+ followers A");
+}
+
+#[test]
+fn an_old_owner_that_lost_a_tail_is_remembered_if_its_heir_wants_it() {
+    let mut world = World::sole();
+    world.accept(D, TableChange::BeginMove { id: move_id(1), slots: ranges("0-9"), to: C });
+    let change = world.grow(C);
+    world.accept(A, change);
+    let mut other = World { table: world.table.clone() };
+    // C, which is no follower, owns: nobody wants A, which frees its copy.
+    world.start(A, Kept::Tail);
+    world.check("C* in-sync C+ followers -");
+    let followers = [C].into_iter().collect();
+    other.accept(D, TableChange::SetFollowers { slots: ranges("0-9"), followers });
+    other.start(A, Kept::Tail);
+    other.check("C* in-sync C+ followers A removed A rebooted");
 }
 
 #[test]
@@ -182,7 +225,7 @@ fn sole_and_tail_lost_stays_when_it_has_acknowledged_alone() {
     world.check("A* in-sync A+ followers B removed B shrunk");
     assert!(verdicts.losses().is_empty());
     // Slot 1 has no mark: nothing was acknowledged alone.
-    assert_eq!(world.line(slot(1)), "B* in-sync B+ followers A");
+    assert_eq!(world.line(slot(1)), "B* in-sync B+ followers A removed A rebooted");
 }
 
 #[test]
@@ -191,8 +234,19 @@ fn sole_and_tail_lost_gives_way_to_the_shrunk_that_has_everything() {
     let at = world.table.slot(slot(0)).last_removed().expect("B").at;
     let mark = (slot(0), TableVersion(at.0 - 1));
     let verdicts = start_with(&mut world, A, Kept::Tail, &[mark], "");
-    world.check("B* in-sync B+ followers A");
+    world.check("B* in-sync B+ followers A removed A rebooted");
     assert!(verdicts.losses().is_empty());
+    assert_eq!(world.table.slot(slot(0)).last_removed().expect("A").at, world.seen());
+}
+
+#[test]
+fn an_heir_that_turns_out_empty_gives_the_slot_back_to_its_giver() {
+    let mut world = a_alone();
+    world.start(A, Kept::Tail);
+    world.check("B* in-sync B+ followers A removed A rebooted");
+    let verdicts = world.start(B, Kept::Nothing);
+    world.check("A* in-sync A+ followers B");
+    assert_eq!(verdicts.losses()[0].cause, LossCause::MemoryLost { node: B, to: A });
 }
 
 #[test]
@@ -246,7 +300,7 @@ fn an_heir_that_is_the_target_ends_the_move() {
     let change = world.grow(C);
     world.accept(A, change);
     world.start(A, Kept::Tail);
-    world.check("C* in-sync C+ followers - removed A rebooted");
+    world.check("C* in-sync C+ followers -");
 }
 
 #[test]

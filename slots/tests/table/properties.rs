@@ -96,7 +96,10 @@ impl Step {
             13 | 14 => TableChange::CommitMove { id, slots, seen },
             15 => TableChange::AbortMove { id, slots },
             16 | 17 => TableChange::Promote { slots, to, to_boot: boot, seen },
-            18 => TableChange::TakeOver { slots, to, seen, tails: Default::default() },
+            18 => {
+                let tails = Default::default();
+                TableChange::TakeOver { slots, to, to_boot: boot, seen, tails }
+            }
             19 => TableChange::ForceTakeover { slots, to, consent: consent(self.number) },
             20 => TableChange::SetAck {
                 slots,

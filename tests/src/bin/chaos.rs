@@ -259,7 +259,8 @@ impl Run {
             self.histories.last_version(),
         );
         println!(
-            "probe: {} rounds at {:.0} a second (mark {PROBE_MARK}), {} values; load: {written} writes",
+            "probe: {} rounds at {:.0} a second (mark {PROBE_MARK}), {} values; \
+             load: {written} writes",
             probed.rounds, probed.rate, probed.values,
         );
         println!(

@@ -245,15 +245,15 @@ impl Lab {
     ) -> io::Result<()> {
         let peers: Vec<&str> = peers.iter().map(|peer| self.hosts[*peer].as_str()).collect();
         let peers = peers.join(", ");
-        self.nft(
-            node,
-            &format!(
-                "table ip fault {{\n\
-                 chain in {{ type filter hook input priority 0; ip saddr {{ {peers} }} {incoming}; }}\n\
-                 chain out {{ type filter hook output priority 0; ip daddr {{ {peers} }} {outgoing}; }}\n\
-                 }}"
-            ),
-        )
+        let chain = |name: &str, hook: &str, side: &str, verdict: &str| {
+            format!(
+                "chain {name} {{ type filter hook {hook} priority 0; ip {side} {{ {peers} }} \
+                 {verdict}; }}\n"
+            )
+        };
+        let incoming = chain("in", "input", "saddr", incoming);
+        let outgoing = chain("out", "output", "daddr", outgoing);
+        self.nft(node, &format!("table ip fault {{\n{incoming}{outgoing}}}"))
     }
 
     fn mend(&self) -> io::Result<()> {

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -18,7 +19,7 @@ use crate::io::clock;
 use crate::peer::greeting::{Address, Secret};
 use crate::peer::refusal::Refusal;
 use crate::peer::{
-    Answers, Boxed, CallError, CallKind, Calls, Identity, Notices, PeerStatus, PeerView,
+    Answers, Boxed, CallError, CallKind, Calls, Identity, Notices, PeerStatus, PeerView, Traffic,
 };
 
 mod dial;
@@ -74,6 +75,21 @@ struct Inner {
     dial: Notify,
     dials: Semaphore,
     lingers: Semaphore,
+    counters: Counters,
+}
+
+/// Frames of all links since the start.
+#[derive(Default)]
+struct Counters {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Counters {
+    fn add(&self, traffic: Traffic) {
+        self.sent.fetch_add(traffic.sent, Ordering::Relaxed);
+        self.received.fetch_add(traffic.received, Ordering::Relaxed);
+    }
 }
 
 /// All links of a node. Dropping it ends them.
@@ -112,6 +128,7 @@ impl PeerNet {
             dial: Notify::new(),
             dials: Semaphore::new(MAX_DIALS),
             lingers: Semaphore::new(MAX_LINGERS),
+            counters: Counters::default(),
         });
         let accepts = listeners
             .into_iter()
@@ -165,6 +182,12 @@ impl PeerNet {
         self.inner.dial.notify_one();
     }
 
+    /// Takes in an address book that was kept (`book_text`): after a `switch` to the same cluster.
+    pub fn remember(&self, book: &str) {
+        self.inner.state.lock().remember(book, clock::now().mono_ns);
+        self.inner.dial.notify_one();
+    }
+
     /// Members of the cluster and where they are, as someone trusted said: they are dialed.
     pub fn learn(&self, addresses: &[Address]) {
         self.inner.state.lock().learn(addresses, clock::now().mono_ns);
@@ -177,6 +200,12 @@ impl PeerNet {
         let found = self.inner.state.lock().views();
         let finish = |(view, handle, heard_ns)| state::finish(view, handle, heard_ns, now_ns);
         found.into_iter().map(finish).collect()
+    }
+
+    /// Frames of all links since the start, those of strangers included.
+    pub fn traffic(&self) -> Traffic {
+        let Counters { sent, received } = &self.inner.counters;
+        Traffic { sent: sent.load(Ordering::Relaxed), received: received.load(Ordering::Relaxed) }
     }
 
     /// The address book, to be kept for the next start.

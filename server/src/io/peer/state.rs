@@ -356,6 +356,10 @@ impl State {
         self.handles()
     }
 
+    pub(super) fn remember(&mut self, book: &str, now_ns: u64) {
+        self.book.read(book, now_ns);
+    }
+
     pub(super) fn book_text(&self) -> String {
         self.book.text()
     }
@@ -381,6 +385,8 @@ impl State {
             table_version: seen.map(|seen| seen.status.table_version),
             server_version: version.or_else(|| seen.map(|seen| seen.server_version.clone())),
             keys: seen.map(|seen| seen.status.keys),
+            linked_ns: None,
+            unsent_bytes: 0,
         };
         (view, self.handle_of(node), seen.map_or(0, |seen| seen.heard_ns))
     }
@@ -409,6 +415,8 @@ pub(super) fn finish(
     let talk = handle.talk.lock();
     let link = &talk.link;
     view.connected = link.state() == LinkState::Up;
+    view.linked_ns = view.connected.then(|| now_ns.saturating_sub(link.opened_ns()));
+    view.unsent_bytes = link.unsent_bytes() as u64;
     view.silent_ns = Some(now_ns.saturating_sub(link.heard_ns()));
     view.round_trip_ns = link.round_trip_ns().or(view.round_trip_ns);
     if link.round_trip_ns().is_some() {

@@ -37,7 +37,7 @@ pub(super) async fn run(inner: Arc<Inner>, handle: Arc<Handle>, stream: TcpStrea
     loop {
         let now_ns = clock::now().mono_ns;
         is_lost |= carry_out_events(&inner, &handle, now_ns);
-        let is_closing = pipe.take_output(&handle, now_ns);
+        let is_closing = pipe.take_output(&inner, &handle, now_ns);
         if is_lost {
             return;
         }
@@ -80,11 +80,12 @@ struct Pipe {
 
 impl Pipe {
     /// Takes the link's next output if the last is gone. Is the link closing?
-    fn take_output(&mut self, handle: &Handle, now_ns: u64) -> bool {
+    fn take_output(&mut self, inner: &Inner, handle: &Handle, now_ns: u64) -> bool {
         let mut talk = handle.talk.lock();
         if self.out.is_empty() || talk.link.is_closing() {
             talk.link.output(&mut self.out, now_ns);
         }
+        inner.counters.add(talk.link.take_traffic());
         talk.link.is_closing()
     }
 
@@ -307,9 +308,9 @@ fn went_down(inner: &Inner, handle: &Handle, down: &Down) {
     if let (Down::RefusedBy { by, is_proven: true }, Some(hello)) = (down, &end.hello)
         && !by.code.is_quiet()
     {
-        let (code, text) = (by.code, by.text.clone());
+        let (code, detail, text) = (by.code, by.detail, by.text.clone());
         let node = hello.identity.node;
-        inner.notices.notice(Notice::RefusedBy { node, code, text });
+        inner.notices.notice(Notice::RefusedBy { node, code, detail, text });
     }
 }
 

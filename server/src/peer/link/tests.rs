@@ -75,6 +75,14 @@ impl Pair {
         }
     }
 
+    /// Frames since this was asked last: what the dialer sent and received, and the acceptor.
+    fn traffic(&mut self) -> [[u64; 2]; 2] {
+        self.links.each_mut().map(|link| {
+            let Traffic { sent, received } = link.take_traffic();
+            [sent, received]
+        })
+    }
+
     fn advance(&mut self, ms: u64) {
         for _ in 0..ms.div_ceil(10) {
             self.now_ns += 10 * MS;
@@ -466,4 +474,24 @@ proptest! {
         pair.links[0].receive(&stream, 0);
         pair.run();
     }
+}
+
+#[test]
+fn each_frame_is_counted_once_on_either_side() {
+    let mut pair = Pair::up();
+    // Hello, proof, welcome, and a ping with its pong.
+    assert_eq!(pair.traffic(), [[5, 5], [5, 5]]);
+    let body = vec![1; 3 * MAX_PAYLOAD_BYTES];
+    let deadline_ns = pair.now_ns + 1000 * MS;
+    let id = pair.links[0].call(CallKind::Propose, body, pair.now_ns, deadline_ns).expect("room");
+    assert!(pair.links[0].unsent_bytes() > 3 * MAX_PAYLOAD_BYTES);
+    pair.run();
+    assert_eq!(pair.traffic(), [[4, 0], [0, 4]]);
+    pair.links[1].answer(id, Some(Ok(Vec::new())));
+    pair.run();
+    assert_eq!((pair.traffic(), pair.links[0].unsent_bytes()), ([[0, 1], [1, 0]], 0));
+    pair.passes[0] = false;
+    pair.advance(100);
+    let [[sent, _], [_, received]] = pair.traffic();
+    assert!(sent > 0 && received == 0, "{sent} sent, {received} received");
 }

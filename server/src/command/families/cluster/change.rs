@@ -208,18 +208,19 @@ impl Seals<'_> {
             return Ok(());
         }
         let sealed = cx.enter(slot, Patience::Spin, |owned| {
-            let is_empty = empties(owned);
-            if is_empty {
-                node.rooms.install(slot, Ownership::Sealed, owned.epoch());
-            }
-            is_empty
+            let served = (Ownership::Owned, owned.epoch());
+            empties(owned).then(|| node.rooms.install_over(slot, served, Ownership::Sealed))
         })?;
         match sealed {
-            Some(true) => {
+            Some(Some(true)) => {
                 self.sealed.push(slot);
                 Ok(())
             }
-            Some(false) => {
+            // The table changed in between.
+            Some(Some(false)) => {
+                Err(CommandError::err(format_args!("Slot {slot} is not this node's")))
+            }
+            Some(None) => {
                 let why = "holds keys: delete or move them first";
                 Err(CommandError::err(format_args!("Slot {slot} {why}")))
             }
@@ -252,8 +253,9 @@ impl Seals<'_> {
 impl Drop for Seals<'_> {
     fn drop(&mut self) {
         for slot in self.sealed.drain(..).chain(self.unsure.drain(..)) {
-            if let (Ownership::Sealed, epoch) = self.node.rooms.ownership(slot) {
-                self.node.rooms.install(slot, Ownership::Owned, epoch);
+            let now = self.node.rooms.ownership(slot);
+            if now.0 == Ownership::Sealed {
+                self.node.rooms.install_over(slot, now, Ownership::Owned);
             }
         }
     }

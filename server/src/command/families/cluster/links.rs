@@ -73,26 +73,27 @@ fn link(peer: &PeerView, timeout: Duration, now: Now) -> Link {
     Link { is_connected: peer.connected, health, pong_ms }
 }
 
-/// CLUSTER LINKS: one link a node, as it carries both directions. What this node does not count
-/// of it is 0.
+/// CLUSTER LINKS: one link a node, as it carries both directions. What waits to be sent is held in
+/// buffers of its own size.
 pub(super) fn links(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
     let view = cx.node.orders.view();
     let connected: Vec<&PeerView> = view.peers.iter().filter(|peer| peer.connected).collect();
     cx.reply.array(connected.len());
     for peer in connected {
+        let since_ms = cx.now.unix_ms.saturating_sub(peer.linked_ns.unwrap_or(0) / 1_000_000);
+        let (node, unsent) = (peer.node.to_string(), peer.unsent_bytes as i64);
         cx.reply.map(6);
-        let node = peer.node.to_string();
         for (name, value) in [("direction", "to"), ("node", node.as_str())] {
             cx.reply.bulk(name.as_bytes());
             cx.reply.bulk(value.as_bytes());
         }
         cx.reply.bulk(b"create-time");
-        cx.reply.int(0);
+        cx.reply.int(since_ms as i64);
         cx.reply.bulk(b"events");
-        cx.reply.bulk(b"rw");
+        cx.reply.bulk(if unsent > 0 { b"rw" } else { b"r" });
         for name in ["send-buffer-allocated", "send-buffer-used"] {
             cx.reply.bulk(name.as_bytes());
-            cx.reply.int(0);
+            cx.reply.int(unsent);
         }
     }
     Ok(())
@@ -114,6 +115,8 @@ mod tests {
             table_version: None,
             server_version: None,
             keys: None,
+            linked_ns: None,
+            unsent_bytes: 0,
         };
         let view = View { peers: vec![peer], ..View::default() };
         let link = Links::seen(&view, Duration::from_secs(15), NOW).to(node);

@@ -302,6 +302,22 @@ fn only_rows_that_changed_are_installed() {
 }
 
 #[test]
+fn keys_of_a_slot_that_went_to_another_node_do_not_come_back_with_the_slot() {
+    let mut rig = rig("0-16383", &[]);
+    let node = rig.node.node.clone();
+    let slot = slots::slot_of(b"foo");
+    for lost_to in [Ownership::Foreign, Ownership::Unassigned] {
+        assert_eq!(rig.call("SET foo 1 EX 100"), "+OK\r\n");
+        assert_eq!(rig.call("DBSIZE"), ":1\r\n");
+        node.rooms.install(slot, lost_to, slots::Epoch(50));
+        assert_eq!((node.key_count(), node.key_bytes()), (0, 0), "{lost_to:?}");
+        node.rooms.install(slot, Ownership::Owned, slots::Epoch(51));
+        assert_eq!(rig.call("GET foo"), "$-1\r\n");
+        assert_eq!(rig.call("DBSIZE"), ":0\r\n");
+    }
+}
+
+#[test]
 fn kept_replies_follow_table_standing_links_and_protocol() {
     let mut rig = rig("0-100", &[(7002, "101-16383")]);
     let peers = |connected, silent_ms| View {

@@ -93,6 +93,14 @@ const SUBCOMMANDS: &[Command] = &[
         ..ASK
     },
     Command {
+        name: "stale",
+        arity: -2,
+        handler: Handler::Node(status::stale),
+        summary: "Returns who asked this node for slots that are not its own, or forgets it.",
+        complexity: "O(N) where N is the number of slots",
+        ..ASK
+    },
+    Command {
         name: "status",
         arity: 2,
         handler: Handler::Node(status::status),
@@ -161,6 +169,8 @@ const HELP: &[&str] = &[
     "    Give up a lost majority for good: this node is a new generation of the cluster.",
     "SLOTS",
     "    Return the rows of the slot table, equal ones together.",
+    "STALE [RESET]",
+    "    Return who asked this node for slots that are not its own; with RESET, count from 0.",
     "STATUS",
     "    Return nodes, votes, health and versions as this node sees them.",
 ];

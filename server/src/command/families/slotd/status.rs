@@ -1,4 +1,4 @@
-//! The questions of SLOTD: STATUS, SLOTS, HISTORY, EXPLAIN.
+//! The questions of SLOTD: STATUS, SLOTS, HISTORY, EXPLAIN, STALE.
 //!
 //! Invariant: a reply is made of one version of the table and one view of the cluster.
 
@@ -247,4 +247,19 @@ fn answer(cx: &NodeCx<'_>, slot: SlotId) -> String {
         Ownership::Foreign => node.redirect(slot).text().to_owned(),
         Ownership::Unknown => slots::redirect::CLUSTERDOWN.to_owned(),
     }
+}
+
+/// SLOTD STALE.
+pub(super) fn stale(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
+    let resets = match args.len() {
+        2 => false,
+        3 if args.at(2).eq_ignore_ascii_case(b"reset") => true,
+        _ => return Err(CommandError::Syntax),
+    };
+    // What is forgotten is told a last time.
+    let stale = cx.node.stale();
+    if resets {
+        cx.node.reset_stale();
+    }
+    reply_json(cx, &stale)
 }

@@ -134,6 +134,13 @@ fn history_is_the_newest_first_and_as_much_as_asked_for() {
 }
 
 #[test]
+fn stale_clients_are_told_until_they_are_forgotten() {
+    let mut rig = rig();
+    rig.call("CONFIG SET cluster-require-full-coverage no");
+    play_file(&mut rig.node, "slotd/slotd.stale.txt");
+}
+
+#[test]
 fn words_are_checked_before_anything_is_ordered() {
     let mut rig = rig();
     play_file(&mut rig.node, "slotd/slotd.words.txt");
