@@ -491,7 +491,10 @@ impl Member {
             generation,
             "the cluster was recovered without this node: it stops serving"
         );
-        self.suspend();
+        {
+            let _in_order = self.applying.lock();
+            self.state().install_standing(Standing::Starting);
+        }
         let member = self.own.clone();
         self.runtime.spawn(async move {
             tokio::time::sleep(GRACE).await;
