@@ -118,6 +118,42 @@ fn of_two_copies_of_one_data_directory_one_goes_on() {
     fleet.wait_until_serving(DEADLINE).expect("all serve");
 }
 
+/// Waits until the file that says who a node is holds these lines.
+fn wait_until_noted(dir: &Path, lines: &[&str]) {
+    let until = Instant::now() + DEADLINE;
+    loop {
+        let text = fs::read_to_string(dir.join("node")).unwrap_or_default();
+        if lines.iter().all(|line| text.lines().any(|found| found == *line)) {
+            return;
+        }
+        assert!(Instant::now() < until, "expected {lines:?} in {text}");
+        std::thread::sleep(POLL);
+    }
+}
+
+#[test]
+fn what_a_start_lost_is_noted_until_the_cluster_knows_of_the_start() {
+    let mut fleet = fleet_of_three();
+    let dir = fleet.dir(2).to_owned();
+    // A node that serves has noted it before: no waiting here.
+    let serves = |dir: &Path| fs::read_to_string(dir.join("node")).expect("it is there");
+    assert!(serves(&dir).contains("\nkept all\n"), "{}", serves(&dir));
+    for node in 0..3 {
+        fleet.kill(node).expect("it runs");
+    }
+    // Alone it has no majority, so nobody hears of its starts.
+    for boot in ["boot 2", "boot 3"] {
+        fleet.begin(2).expect("it starts");
+        wait_until_noted(&dir, &[boot, "kept nothing"]);
+        fleet.kill(2).expect("it runs");
+    }
+    for node in 0..3 {
+        fleet.begin(node).expect("it starts");
+    }
+    fleet.wait_until_serving(DEADLINE).expect("all serve");
+    wait_until_noted(&dir, &["boot 4", "kept all"]);
+}
+
 #[test]
 fn a_data_directory_in_use_is_refused() {
     let node = Node::start(&[]).expect("a node starts");
