@@ -116,3 +116,28 @@ fn a_node_that_is_reached_follows_the_recovery_with_its_keys() {
     let said = client.call(&["SLOTD", "NODE", "LOST", &id, "ACCEPT-LOSS"]).expect("it answers");
     assert!(said.text().is_some_and(|text| text.contains("table_version")), "{said:?}");
 }
+
+#[test]
+fn a_node_given_up_while_it_was_paused_serves_nothing_once_it_is_told() {
+    let args = ["--cluster-require-full-coverage", "no"];
+    let mut fleet = Fleet::start(3, &args).expect("three nodes form a cluster");
+    fleet.wait_until_all_vote(DEADLINE).expect("three vote");
+    assert_eq!(fleet.ask(2, &["SET", "foo", "old"]).expect("it answers"), Value::ok());
+    let id = id_of(&fleet, 2);
+    fleet.pause(2).expect("it runs");
+    let mut client = fleet.client(0).expect("it accepts");
+    client.wait_at_most(Duration::from_secs(40));
+    let said = client.call(&["SLOTD", "NODE", "LOST", &id, "ACCEPT-LOSS"]).expect("it answers");
+    assert!(said.text().is_some_and(|text| text.contains("table_version")), "{said:?}");
+    let assigned = |fleet: &Fleet| {
+        fleet.ask(0, &["CLUSTER", "ADDSLOTS", "12182"]).is_ok_and(|said| said == Value::ok())
+    };
+    fleet.wait_for(DEADLINE, "the slot has another owner", assigned).expect("it is assigned");
+    assert_eq!(fleet.ask(0, &["SET", "foo", "new"]).expect("it answers"), Value::ok());
+    fleet.resume(2).expect("it is paused");
+    let is_told = |fleet: &Fleet| {
+        fleet.ask(2, &["GET", "foo"]).is_ok_and(|said| said.is_error("CLUSTERDOWN"))
+    };
+    fleet.wait_for(DEADLINE, "the old owner is told", is_told).expect("it serves no more");
+    assert_eq!(fleet.ask(0, &["GET", "foo"]).expect("it answers"), Value::bulk("new"));
+}

@@ -30,7 +30,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("slot", &["store", "resp", "gate", "config", "metrics"]),
     ("control", &["slot", "config", "metrics", "peer"]),
     ("peer", &["config", "metrics"]),
-    ("persist", &["config"]),
+    ("persist", &["config", "control::startup"]),
     ("command", &["control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("session", &["command", "control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("expiry", &["command", "slot", "store", "config", "metrics"]),

@@ -18,7 +18,9 @@ const SLOT: u16 = 100;
 const ARGS: [&str; 2] = ["--cluster-require-full-coverage", "no"];
 
 fn fleet() -> (Fleet, Vec<Client>) {
-    let fleet = Fleet::start(3, &ARGS).expect("three nodes form a cluster");
+    let mut fleet = Fleet::start(3, &ARGS).expect("three nodes form a cluster");
+    // A majority must be left when one is killed.
+    fleet.wait_until_all_vote(DEADLINE).expect("all vote");
     let clients = (0..3).map(|node| fleet.client(node).expect("a connection")).collect();
     (fleet, clients)
 }

@@ -12,9 +12,9 @@ use parking_lot::{Condvar, Mutex};
 use slots::{TableChange, Verdicts};
 
 use crate::command::{ClientShared, CommandError, NodeCx, NodeState};
-use crate::control::ProposeError;
 use crate::control::ledger::MAX_ACTOR_BYTES;
 use crate::control::orders::{Order, OrderDone, OrderError};
+use crate::control::{CATCH_UP_PATIENCE, ProposeError};
 
 /// Longest wait for a change of the table: a leader change takes 2.2 s, and two may follow each
 /// other.
@@ -140,6 +140,17 @@ pub fn propose(
     });
     cx.node.table_log.propose(change, &actor, done);
     Ok(outcome.wait(cx.node, CHANGE_LIMIT).unwrap_or(Err(ProposeError::Unknown)))
+}
+
+/// Waits until this node knows what was agreed on so far, so that a client that was told of a
+/// change by one node is not refused by another for its lack. If nobody can say in time, the
+/// command goes on by the table that is there. The error is the command's: too many wait.
+pub fn catch_up(cx: &NodeCx<'_>) -> Result<(), CommandError> {
+    let _permit = cx.node.waiting.enter()?;
+    let outcome = Outcome::new();
+    cx.node.table_log.catch_up(outcome.tell(|_: bool| {}));
+    let _is_known = outcome.wait(cx.node, CATCH_UP_PATIENCE);
+    Ok(())
 }
 
 /// Gives an order in the name of the asking client and waits for its end, but no longer than

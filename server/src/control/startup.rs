@@ -1,20 +1,22 @@
-//! From the start of a process to its seat: when the node's own boot is proposed, again and again
-//! if need be (PROTOCOL 2, R7). Not what clients are told until then (`command/installed`).
+//! From the start of a process to its seat: when its boot is proposed, again and again if need be
+//! (PROTOCOL 2, R7). Not what clients are told until then (`command/installed`).
 //!
 //! ```text
-//!               row known, boot older                own NodeBoot applied
+//!           row known, boot older                own NodeBoot applied
 //!   Waiting ------------------------> Asking ------------------------------> Seated
 //!      ^                              |    ^
 //!      |  row gone                    |    | RETRY after an answer that is not ours to keep,
 //!      +------------------------------+----+ or none within ANSWER_LIMIT
-//!   from each of them: Removed (the row was taken away), Ended (`Seat` says why: exit)
+//!   from each: Removed (the row was taken away), Ended (`Seat` says why: exit)
 //! ```
-//! Invariant: the log gets a NodeBoot only after its boot number is on disk (`Step::store_boot`).
+//! Invariant: no NodeBoot before its claim is on disk, no role before its boot is (`Step::store`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use slots::{Boot, Kept, SlotId, SlotRanges, SlotTable, TableChange, TableVersion};
+use slots::{
+    Boot, Kept, NodeId, Nonce, SlotId, SlotRanges, SlotTable, StoreId, TableChange, TableVersion,
+};
 
 use crate::control::seat::{Ending, Identity, Seat, Standing};
 
@@ -42,7 +44,40 @@ impl Evidence {
     }
 }
 
-/// How the boot number was chosen.
+/// Starts that were never confirmed and are remembered, 8 bytes each: a node that waits for its
+/// cluster may be restarted for days by whoever looks after it.
+pub const MAX_CLAIMS: usize = 1024;
+
+/// The boot numbers of a data directory: what is in its file.
+///
+/// A start takes `confirmed + 1`, and the number is confirmed once it is in the table. Until then
+/// every further start takes the same number with a nonce of its own. So of two copies of one
+/// directory one gets the number and the other never gets a higher one, however often it is
+/// started again; while a node that stopped before it learned of its seat finds its own nonce.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BootRecord {
+    /// The last boot of this directory that was in the table.
+    pub confirmed: Boot,
+    /// Nonces of the starts since then, the oldest first; `MAX_CLAIMS` at most.
+    pub claims: Vec<Nonce>,
+}
+
+impl BootRecord {
+    /// A start takes the next number, if nobody else has.
+    pub fn claim(&mut self, nonce: Nonce) {
+        self.claims.retain(|claim| *claim != nonce);
+        if self.claims.len() == MAX_CLAIMS {
+            self.claims.remove(0);
+        }
+        self.claims.push(nonce);
+    }
+
+    fn confirm(&mut self, boot: Boot) {
+        *self = BootRecord { confirmed: boot, claims: Vec::new() };
+    }
+}
+
+/// How the boot number is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
     /// One more than the data directory says. If the table knows as much or more, another copy of
@@ -56,8 +91,8 @@ pub enum Claim {
 /// What is to be done now, in this order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Write this boot number to the data directory and sync it, before anything else here.
-    pub store_boot: Option<Boot>,
+    /// Write this to the data directory and sync it, before anything else here.
+    pub store: Option<BootRecord>,
     /// Propose this, as the node itself; tell `answered` what came of it.
     pub propose: Option<TableChange>,
     /// How the node stands: `Seated` plays the roles of the applied table, `Starting` and
@@ -73,6 +108,11 @@ pub struct Step {
 #[derive(Clone, Debug)]
 pub struct Startup {
     seat: Seat,
+    record: BootRecord,
+    /// Claims of earlier starts that this one has gone past.
+    spent: Vec<Nonce>,
+    /// `record` differs from what was given out to be stored.
+    is_unstored: bool,
     evidence: Evidence,
     claim: Claim,
     standing: Standing,
@@ -91,10 +131,23 @@ enum Ask {
 }
 
 impl Startup {
-    /// A process that has just started. `now_ns`: monotonic.
-    pub const fn new(me: Identity, claim: Claim, evidence: Evidence, now_ns: u64) -> Startup {
+    /// A process that has just started. `record`: as its data directory has it; `nonce`: random,
+    /// of this start. `now_ns`: monotonic.
+    pub fn new(
+        (node, store): (NodeId, StoreId),
+        mut record: BootRecord,
+        nonce: Nonce,
+        claim: Claim,
+        evidence: Evidence,
+        now_ns: u64,
+    ) -> Startup {
+        let boot = record.confirmed.next();
+        record.claim(nonce);
         Startup {
-            seat: Seat::new(me),
+            seat: Seat::new(Identity { node, store, boot, nonce }),
+            record,
+            spent: Vec::new(),
+            is_unstored: true,
             evidence,
             claim,
             standing: Standing::Starting,
@@ -103,7 +156,7 @@ impl Startup {
         }
     }
 
-    /// Who this process is; the boot number of a restored one may still grow.
+    /// Who this process is; its boot number may grow until it is seated, not after.
     pub const fn identity(&self) -> Identity {
         self.seat.identity()
     }
@@ -118,28 +171,67 @@ impl Startup {
         let was_seated = self.standing == Standing::Seated;
         self.is_known = table.node(self.identity().node).is_some();
         self.standing = self.seat.judge(table);
-        let mut store_boot = None;
-        let is_behind = matches!(
-            self.standing,
-            Standing::Ended(Ending::Outdated { .. } | Ending::Doubled { .. })
-        );
-        if self.claim == Claim::Restored && is_behind && !was_seated {
-            store_boot = Some(self.claim_next(table, now_ns));
+        if !was_seated && self.may_go_on(table) {
+            self.claim_next(table, now_ns);
         }
-        if self.standing == Standing::Seated {
+        let Identity { boot, .. } = self.identity();
+        if self.standing == Standing::Seated && self.record.confirmed != boot {
+            self.record.confirm(boot);
+            self.is_unstored = true;
             self.claim = Claim::Stored;
         }
-        Step { store_boot, propose: self.ask(now_ns), standing: self.standing }
+        self.step(now_ns)
+    }
+
+    /// Our number is taken: by an earlier start of this very directory, or by one that a restored
+    /// copy succeeds?
+    fn may_go_on(&self, table: &SlotTable) -> bool {
+        let row = table.node(self.identity().node);
+        let recorded = row.and_then(|row| row.nonce);
+        match self.standing {
+            Standing::Ended(Ending::Doubled { .. } | Ending::Outdated { .. }) => {
+                self.claim == Claim::Restored
+                    || recorded.is_some_and(|nonce| self.record.claims.contains(&nonce))
+            }
+            Standing::Starting | Standing::Seated | Standing::Removed | Standing::Ended(_) => false,
+        }
+    }
+
+    /// A member refuses us: it knows a start with this number, and its nonce unless that is not
+    /// known. The next number is taken if that was an earlier start of this very directory, or
+    /// one that a restored copy succeeds; `None`: another copy of the directory runs or ran, and
+    /// the process must exit.
+    pub fn taken(&mut self, recorded: Boot, nonce: Option<Nonce>, now_ns: u64) -> Option<Step> {
+        let is_among = |nonces: &[Nonce]| nonce.is_some_and(|nonce| nonces.contains(&nonce));
+        if recorded < self.identity().boot || is_among(&self.spent) {
+            // Said of a number that was given up since.
+            return Some(self.step(now_ns));
+        }
+        let goes_on = is_among(&self.record.claims) || self.claim == Claim::Restored;
+        if self.standing == Standing::Seated || !goes_on {
+            return None;
+        }
+        self.claim_after(recorded, now_ns);
+        Some(self.step(now_ns))
     }
 
     /// Takes one more than the table knows.
-    fn claim_next(&mut self, table: &SlotTable, now_ns: u64) -> Boot {
+    fn claim_next(&mut self, table: &SlotTable, now_ns: u64) {
         let me = self.identity();
         let recorded = table.node(me.node).map_or(me.boot, |row| row.boot);
-        self.seat = Seat::new(Identity { boot: recorded.next(), ..me });
+        self.claim_after(recorded, now_ns);
         self.standing = self.seat.judge(table);
+    }
+
+    fn claim_after(&mut self, recorded: Boot, now_ns: u64) {
+        let me = self.identity();
+        self.spent.extend(self.record.claims.iter().filter(|nonce| **nonce != me.nonce));
+        self.record.confirm(recorded);
+        self.record.claim(me.nonce);
+        self.is_unstored = true;
+        self.seat = Seat::new(Identity { boot: recorded.next(), ..me });
+        self.standing = Standing::Starting;
         self.ask = Ask::From(now_ns);
-        recorded.next()
     }
 
     /// Time has passed.
@@ -149,11 +241,16 @@ impl Startup {
         {
             self.ask = Ask::From(now_ns);
         }
-        Step { store_boot: None, propose: self.ask(now_ns), standing: self.standing }
+        self.step(now_ns)
     }
 
-    /// The proposal has ended. What came of it matters not: `applied` has seen an accepted one,
-    /// and judged the table that refused it.
+    fn step(&mut self, now_ns: u64) -> Step {
+        let store = std::mem::take(&mut self.is_unstored).then(|| self.record.clone());
+        Step { store, propose: self.ask(now_ns), standing: self.standing }
+    }
+
+    /// The proposal came to something. Whatever it was needs nothing here: if it was applied,
+    /// `applied` has judged the table that it met.
     pub fn answered(&mut self, now_ns: u64) {
         self.ask = Ask::From(now_ns + RETRY.as_nanos() as u64);
     }
@@ -173,8 +270,7 @@ impl Startup {
 #[cfg(test)]
 mod tests {
     use slots::{
-        Addresses, ClusterId, ClusterSettings, Endpoint, NewNode, NodeId, Nonce, Proposal,
-        Proposer, StoreId, Verdicts,
+        Addresses, ClusterId, ClusterSettings, Endpoint, NewNode, Proposal, Proposer, Verdicts,
     };
 
     use super::*;
@@ -182,17 +278,23 @@ mod tests {
     const ME: NodeId = NodeId::from_bytes([1; 20]);
     const MS: u64 = 1_000_000;
 
-    fn identity(boot: u64, nonce: u8) -> Identity {
-        Identity {
-            node: ME,
-            store: StoreId::from_bytes([1; 16]),
-            boot: Boot(boot),
-            nonce: Nonce::from_bytes([nonce; 8]),
-        }
+    fn nonce(mark: u8) -> Nonce {
+        Nonce::from_bytes([mark; 8])
+    }
+
+    /// A start of a directory whose last confirmed boot is one less, with these claims.
+    fn start(boot: u64, mark: u8, claims: &[u8], claim: Claim) -> Startup {
+        let who = (ME, StoreId::from_bytes([1; 16]));
+        Startup::new(who, record(boot - 1, claims), nonce(mark), claim, Evidence::nothing(), 0)
+    }
+
+    fn record(confirmed: u64, claims: &[u8]) -> BootRecord {
+        let claims = claims.iter().map(|mark| nonce(*mark)).collect();
+        BootRecord { confirmed: Boot(confirmed), claims }
     }
 
     fn startup(boot: u64) -> Startup {
-        Startup::new(identity(boot, 7), Claim::Stored, Evidence::nothing(), 0)
+        start(boot, 7, &[], Claim::Stored)
     }
 
     fn apply(table: &mut SlotTable, boot: u64, change: TableChange) -> Verdicts {
@@ -221,8 +323,8 @@ mod tests {
         table
     }
 
-    fn boot_by_another(table: &mut SlotTable, boot: u64, nonce: u8) {
-        let mut other = Startup::new(identity(boot, nonce), Claim::Stored, Evidence::nothing(), 0);
+    fn boot_by_another(table: &mut SlotTable, boot: u64, mark: u8) {
+        let mut other = start(boot, mark, &[], Claim::Stored);
         let change = other.applied(table, 0).propose.expect("it asks at once");
         assert_eq!(apply(table, boot, change).all(), Ok(()));
     }
@@ -238,12 +340,30 @@ mod tests {
     #[test]
     fn own_boot_in_the_table_is_a_seat() {
         let (mut start, mut table) = (startup(1), table());
-        let change = start.applied(&table, 0).propose.expect("a NodeBoot");
+        let step = start.applied(&table, 0);
+        assert_eq!(step.store, Some(record(0, &[7])), "the claim before the proposal");
+        let change = step.propose.expect("a NodeBoot");
         assert_eq!(apply(&mut table, 1, change).all(), Ok(()));
         let step = start.applied(&table, MS);
         assert_eq!((step.standing, step.propose), (Standing::Seated, None));
+        assert_eq!(step.store, Some(record(1, &[])), "confirmed before any role");
         start.answered(MS);
         assert_eq!(start.tick(99_000 * MS).propose, None);
+    }
+
+    #[test]
+    fn a_member_that_knows_an_earlier_start_of_ours_is_answered_with_the_next_number() {
+        let mut start = start(4, 7, &[5, 6], Claim::Stored);
+        let step = start.taken(Boot(4), Some(nonce(5)), 0).expect("it was ours");
+        assert_eq!(step.store, Some(record(4, &[7])));
+        assert_eq!(start.identity().boot, Boot(5));
+        // A second member says the same of the number that was given up.
+        let again = start.taken(Boot(5), Some(nonce(5)), 0).expect("it goes on");
+        assert_eq!((again.store, start.identity().boot), (None, Boot(5)));
+        // A start that was never ours has our number: another copy runs.
+        assert_eq!(start.taken(Boot(5), Some(nonce(9)), 0), None);
+        assert!(start.taken(Boot(4), None, 0).is_some(), "older news");
+        assert_eq!(start.taken(Boot(6), None, 0), None);
     }
 
     #[test]
@@ -269,23 +389,61 @@ mod tests {
     }
 
     #[test]
+    fn of_two_copies_one_never_gets_a_seat_however_often_it_starts() {
+        let mut table = table();
+        let mut loser = start(4, 7, &[], Claim::Stored);
+        let kept = loser.tick(0).store.expect("the claim");
+        boot_by_another(&mut table, 4, 9);
+        for again in 0..3 {
+            let ended = Standing::Ended(Ending::Doubled { boot: Boot(4) });
+            let step = loser.applied(&table, 0);
+            assert_eq!((step.standing, step.propose), (ended, None));
+            let who = (ME, StoreId::from_bytes([1; 16]));
+            let nothing = Evidence::nothing();
+            loser = Startup::new(who, kept.clone(), nonce(20 + again), Claim::Stored, nothing, 0);
+        }
+    }
+
+    #[test]
+    fn a_start_whose_predecessor_was_seated_without_learning_of_it_takes_the_next_number() {
+        let mut table = table();
+        boot_by_another(&mut table, 4, 8);
+        let mut start = start(4, 7, &[8], Claim::Stored);
+        let step = start.applied(&table, 0);
+        assert_eq!((step.store, step.standing), (Some(record(4, &[7])), Standing::Starting));
+        let change = step.propose.expect("asked at once");
+        assert_eq!(apply(&mut table, 5, change).all(), Ok(()));
+        assert_eq!(start.applied(&table, 0).standing, Standing::Seated);
+    }
+
+    #[test]
+    fn claims_have_a_limit() {
+        let mut record = BootRecord::default();
+        for mark in 0..MAX_CLAIMS as u64 + 2 {
+            record.claim(Nonce::from_bytes(mark.to_le_bytes()));
+        }
+        assert_eq!(record.claims.len(), MAX_CLAIMS);
+        assert_eq!(record.claims[0], Nonce::from_bytes(2u64.to_le_bytes()));
+    }
+
+    #[test]
     fn a_restored_copy_takes_one_more_than_the_table_knows() {
         let mut table = table();
-        let mut start = Startup::new(identity(4, 7), Claim::Restored, Evidence::nothing(), 0);
+        let mut start = start(4, 7, &[], Claim::Restored);
         boot_by_another(&mut table, 5, 9);
         let step = start.applied(&table, 0);
-        assert_eq!((step.store_boot, step.standing), (Some(Boot(6)), Standing::Starting));
+        assert_eq!((step.store, step.standing), (Some(record(5, &[7])), Standing::Starting));
         // Another start came in between: again one more.
         boot_by_another(&mut table, 6, 8);
         let step = start.applied(&table, 0);
-        assert_eq!(step.store_boot, Some(Boot(7)));
+        assert_eq!(step.store, Some(record(6, &[7])));
         let change = step.propose.expect("asked at once");
         assert_eq!(apply(&mut table, 7, change).all(), Ok(()));
         assert_eq!(start.applied(&table, 0).standing, Standing::Seated);
         // From now on it is a start like any other.
         boot_by_another(&mut table, 8, 9);
         let step = start.applied(&table, 0);
-        assert!(matches!(step.standing, Standing::Ended(_)) && step.store_boot.is_none());
+        assert!(matches!(step.standing, Standing::Ended(_)) && step.store.is_none());
     }
 
     #[test]

@@ -6,9 +6,8 @@
 //!   DIR/peers                where other nodes were reached last (peer/)
 //!   DIR/raft-CLUSTER-GEN/    the table's log and snapshot of one cluster and generation
 //! ```
-//! Invariant: a boot number is on disk before anybody hears of it, so no two starts of one
-//! directory have the same one, and so is what the start found lost, which counts until the table
-//! knows of it; the file `node` is replaced whole.
+//! Invariant: a start's claim on a boot number (`control/startup`), and what it found lost, are on
+//! disk before anybody hears of it; the file `node` is replaced whole.
 
 #![allow(unsafe_code, reason = "flock has no safe wrapper in this version of std")]
 
@@ -17,9 +16,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use slots::{Boot, ClusterId, Kept, NodeId, Nonce, StoreId};
+use slots::{ClusterId, Kept, NodeId, Nonce, StoreId};
 
 use crate::control::seat::Identity;
+use crate::control::startup::BootRecord;
 use crate::io::clock;
 use crate::persist::evidence::{self, Durability, Marks};
 use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile, Run};
@@ -59,18 +59,35 @@ impl DataDir {
             }
             None => (fresh(), Kept::Nothing),
         };
-        file.note_start(found, Run { durability: opening.durability, kernel: kernel_boot_id() });
-        let (nonce, kept) = (Nonce::from_bytes(random_bytes()), file.kept);
+        let nonce = Nonce::from_bytes(random_bytes());
+        let (durability, kernel) = (opening.durability, kernel_boot_id());
+        file.note_start(found, Run { nonce, durability, kernel });
+        let kept = file.kept;
         let opened = DataDir { dir: dir.to_owned(), file, nonce, kept, _lock: lock };
         opened.store()?;
         opened.remove_other_logs()?;
         Ok(opened)
     }
 
-    /// This start.
+    /// This start: it has claimed the number after the last confirmed one.
     pub fn identity(&self) -> Identity {
-        let NodeFile { id: node, store, boot, .. } = self.file;
+        let NodeFile { id: node, store, .. } = self.file;
+        let boot = self.file.boots.confirmed.next();
         Identity { node, store, boot, nonce: self.nonce }
+    }
+
+    /// The boot numbers, as they are on disk.
+    pub fn boots(&self) -> &BootRecord {
+        &self.file.boots
+    }
+
+    /// Writes the boot numbers down; without claims also that the table knows of this start, and
+    /// of what it found. To be called before the start plays a role.
+    pub fn store_boots(&mut self, boots: BootRecord) -> io::Result<()> {
+        match boots == self.file.boots {
+            true => Ok(()),
+            false => self.change(|file| file.note_boots(boots)),
+        }
     }
 
     /// The cluster the node belongs to, and its generation.
@@ -113,31 +130,30 @@ impl DataDir {
         })
     }
 
-    /// Becomes another node, in a cluster of its own that is still to be founded.
+    /// Goes over to another cluster or generation whose log is sent by others: what an earlier
+    /// try left of one is removed.
+    pub fn switch_to_empty(&mut self, cluster: ClusterId, generation: u64) -> io::Result<()> {
+        let folder = self.raft_dir_of(cluster, generation);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(of(&folder, error)),
+            _ => self.switch(cluster, generation, true),
+        }
+    }
+
+    /// In a cluster of its own that is still to be founded; `hard`: as another node. A node that
+    /// stays itself keeps its store: the history of a cluster that it joins again names it.
     pub fn reset(&mut self, hard: bool) -> io::Result<()> {
+        let nonce = self.nonce;
         self.change(|file| {
             if hard {
                 file.id = NodeId::from_bytes(random_bytes());
-                file.boot = Boot(1);
+                file.store = StoreId::from_bytes(random_bytes());
+                file.boots = BootRecord::default();
             }
-            file.store = StoreId::from_bytes(random_bytes());
+            file.boots.claim(nonce);
             (file.cluster, file.generation) = (ClusterId::from_bytes(random_bytes()), 1);
             file.founded = false;
         })
-    }
-
-    /// Takes a boot number above one that is recorded: a directory from a backup.
-    pub fn raise_boot(&mut self, recorded: Boot) -> io::Result<()> {
-        self.change(|file| file.boot = file.boot.max(recorded).next())
-    }
-
-    /// Notes that the table knows of this start and of what it found: what a later one reports is
-    /// judged by the marks alone. To be called before this start plays a role; writes once.
-    pub fn note_seated(&mut self) -> io::Result<()> {
-        if self.file.kept == Kept::All {
-            return Ok(());
-        }
-        self.change(NodeFile::note_seated)
     }
 
     /// Notes that a later generation of the cluster was begun without this node: no start of this
@@ -219,7 +235,7 @@ fn fresh() -> NodeFile {
         store: StoreId::from_bytes(random_bytes()),
         cluster: ClusterId::from_bytes(random_bytes()),
         generation: 1,
-        boot: Boot(0),
+        boots: BootRecord::default(),
         founded: false,
         superseded_by: 0,
         weakest: Durability::Memory,
@@ -310,6 +326,8 @@ fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use slots::Boot;
+
     use super::*;
 
     const PLAIN: Opening = Opening { durability: Durability::Memory, restored: false };
@@ -334,13 +352,19 @@ mod tests {
     }
 
     #[test]
-    fn every_start_has_a_number_and_a_mark_of_its_own() {
+    fn a_number_is_claimed_by_each_start_until_it_is_confirmed() {
         let dir = Scratch::new();
         let first = open(&dir).identity();
         let second = open(&dir).identity();
         assert_eq!((first.node, first.store), (second.node, second.store));
-        assert_eq!((first.boot, second.boot), (Boot(1), Boot(2)));
+        assert_eq!((first.boot, second.boot), (Boot(1), Boot(1)));
         assert_ne!(first.nonce, second.nonce);
+        let mut third = open(&dir);
+        assert_eq!(third.boots().claims.len(), 3);
+        let confirmed = BootRecord { confirmed: Boot(1), claims: Vec::new() };
+        third.store_boots(confirmed).expect("it is stored");
+        drop(third);
+        assert_eq!(open(&dir).identity().boot, Boot(2));
     }
 
     #[test]
@@ -351,12 +375,11 @@ mod tests {
         let pid = std::process::id();
         assert!(error.contains(&format!("(process {pid})")), "{error}");
         drop(held);
-        assert_eq!(open(&dir).identity().boot, Boot(2));
+        assert_eq!(open(&dir).boots().claims.len(), 2);
     }
 
     #[test]
-    fn what_a_start_found_counts_until_it_is_seated() {
-        use std::os::unix::fs::MetadataExt;
+    fn what_a_start_found_counts_until_it_is_in_the_table() {
         let dir = Scratch::new();
         let path = dir.0.join("node");
         let holds = |line: &str| {
@@ -366,14 +389,14 @@ mod tests {
         drop(open(&dir));
         let mut data = open(&dir);
         assert_eq!(data.kept(), Kept::Nothing);
-        assert!(holds("boot 2") && holds("kept nothing"));
-        data.note_seated().expect("it is stored");
-        assert!(holds("boot 2") && holds("kept all"));
+        assert!(holds("confirmed 0") && holds("kept nothing"));
+        let seated = BootRecord { confirmed: Boot(1), claims: Vec::new() };
+        data.store_boots(seated).expect("it is stored");
+        assert!(holds("confirmed 1") && holds("kept all"));
         assert_eq!(data.kept(), Kept::Nothing, "this start found what it found");
-        let file = || fs::metadata(&path).expect("it is there").ino();
-        let written = file();
-        data.note_seated().expect("it is stored");
-        assert_eq!(file(), written, "nothing was written again");
+        drop(data);
+        open(&dir);
+        assert!(holds("confirmed 1") && holds("kept nothing"), "there is no log of keys");
     }
 
     #[test]
@@ -406,7 +429,8 @@ mod tests {
         let dir = Scratch::new();
         drop(open(&dir));
         let path = dir.0.join("node");
-        let text = fs::read_to_string(&path).expect("it is there").replace("boot 1", "boot 9");
+        let text =
+            fs::read_to_string(&path).expect("it is there").replace("confirmed 0", "confirmed 9");
         fs::write(&path, text).expect("it is written");
         let error = DataDir::open(&dir.0, PLAIN).err().expect("it is damaged").to_string();
         assert!(error.contains("damaged or edited"), "{error}");

@@ -13,3 +13,8 @@ pub fn fatal(why: &str) -> ! {
     let _ = writeln!(std::io::stderr(), "slotd: {why}");
     std::process::exit(EXIT_FATAL)
 }
+
+/// The value, or the end of the process: for steps after which there is no way back.
+pub fn unless<T>(result: std::io::Result<T>, what: &str) -> T {
+    result.unwrap_or_else(|error| fatal(&format!("{what}: {error}")))
+}

@@ -13,14 +13,18 @@ type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;
 
 static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
 
-/// Redis's levels in tracing's words. Of Raft's own words only those are shown at `notice` that
-/// an operator can act on: it tells each step of an election.
+/// What openraft says when no operator asked for more: errors, but not those of its messages, each
+/// of which fails several times a second while one node is away. That a node is silent and who
+/// leads is said once (`control::herald`), and the log's end by what ends the node.
+const RAFT: &str = "openraft=error,openraft::replication=off,openraft::core::raft_core=off";
+
+/// Redis's levels in tracing's words.
 fn filter(loglevel: &str) -> EnvFilter {
     EnvFilter::new(match loglevel {
-        "debug" => "debug",
-        "verbose" => "info",
-        "notice" => "info,openraft=error",
-        _ => "warn,openraft=error",
+        "debug" => "debug".to_owned(),
+        "verbose" => "info".to_owned(),
+        "notice" => format!("info,{RAFT}"),
+        _ => format!("warn,{RAFT}"),
     })
 }
 

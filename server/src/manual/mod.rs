@@ -49,6 +49,10 @@ pub mod options {
     #![doc = include_str!("options.md")]
 }
 
+pub mod the_world {
+    #![doc = include_str!("the-world.md")]
+}
+
 #[cfg(test)]
 mod tests {
     /// Rows look like ``| `NAME` | `value as in the code` unit | `file` | why |``.
@@ -96,6 +100,7 @@ mod tests {
             include_str!("metrics.md"),
             include_str!("differences.md"),
             include_str!("lost-writes.md"),
+            include_str!("the-world.md"),
         ] {
             let fences: Vec<&str> = page.lines().filter(|line| line.starts_with("```")).collect();
             assert_eq!(fences.len() % 2, 0, "{page}");

@@ -17,6 +17,7 @@ use crate::control::raft::codec;
 use crate::control::raft::meet::{MeetAnswer, MeetCall, Newcomer, Seed};
 use crate::control::raft::{Cluster, Dissolving};
 use crate::control::seat::Standing;
+use crate::io::exit;
 use crate::peer::{CallError, CallKind};
 
 /// For one meeting: the other side writes up to four entries.
@@ -83,20 +84,20 @@ impl Member {
             Err(why) => return Ok(Met::Busy(why)),
         };
         let suspended = alone.then(|| Suspended::begin(self));
+        // Counted only when nobody can write any more.
+        self.pass_all_rooms().await;
         let side = cluster.side();
         let newcomer = Newcomer { node: self.as_newcomer(), boot: self.identity().boot, side };
-        match self.ask(bus, newcomer).await? {
+        match self.ask_surely(bus, newcomer, deadline).await? {
             MeetAnswer::Accepted { cluster: id, .. } if id == cluster.id() => {
                 let text = "it is in this cluster already".to_owned();
                 Ok(Met::Done(OrderDone { changed: false, text }))
             }
             MeetAnswer::Accepted { cluster: id, generation, seeds } => {
-                let Some(dissolving) = dissolving else {
+                let Some(leaving) = dissolving.zip(suspended) else {
                     return Err(refused("this side has several nodes and does not dissolve"));
                 };
-                // The table to come gives the roles.
-                std::mem::forget(suspended);
-                self.join(dissolving, id, generation, &seeds).await.map(Met::Done)
+                self.join(leaving, id, generation, &seeds).await.map(Met::Done)
             }
             MeetAnswer::YouShouldAccept => {
                 drop(suspended);
@@ -109,18 +110,39 @@ impl Member {
         }
     }
 
-    async fn ask(&self, bus: &Endpoint, newcomer: Newcomer) -> Result<MeetAnswer, OrderError> {
+    /// Asks until there is an answer: without one this node may be in the other's table already,
+    /// and must take no write until it knows.
+    async fn ask_surely(
+        &self,
+        bus: &Endpoint,
+        newcomer: Newcomer,
+        deadline: Instant,
+    ) -> Result<MeetAnswer, OrderError> {
         let body = codec::encode(&MeetCall::V1(Box::new(newcomer)))
             .map_err(|error| refused(format!("the question cannot be sent: {error}")))?;
-        let call = self.peers().call_stranger(bus.clone(), CallKind::Meet, body, ASK_PATIENCE);
-        let answer = call.await.map_err(|error| match error {
-            CallError::Refused(why) => refused(format!("{bus} refuses: {why}")),
-            CallError::NoAnswer => refused(format!("{bus} does not answer: ask again")),
-            CallError::NotConnected | CallError::Busy => refused(format!(
-                "{bus} cannot be reached; this is the port for nodes, client port + 10000 unless \
-                 cluster-port says otherwise"
-            )),
-        })?;
+        let mut is_unsure = false;
+        let answer = loop {
+            let call =
+                self.peers().call_stranger(bus.clone(), CallKind::Meet, body.clone(), ASK_PATIENCE);
+            match call.await {
+                Ok(answer) => break answer,
+                Err(CallError::Refused(why)) => {
+                    return Err(refused(format!("{bus} refuses: {why}")));
+                }
+                Err(CallError::NoAnswer) => is_unsure = true,
+                Err(CallError::NotConnected | CallError::Busy) if !is_unsure => {
+                    return Err(refused(format!(
+                        "{bus} cannot be reached; this is the port for nodes, client port + 10000 \
+                         unless cluster-port says otherwise"
+                    )));
+                }
+                Err(CallError::NotConnected | CallError::Busy) => {}
+            }
+            if Instant::now() + PAUSE >= deadline {
+                return Err(refused(format!("{bus} does not answer: ask again")));
+            }
+            sleep(PAUSE).await;
+        };
         codec::decode(&answer)
             .map_err(|error| refused(format!("the answer of {bus} cannot be read: {error}")))
     }
@@ -128,20 +150,21 @@ impl Member {
     /// This node was taken in elsewhere: leaves its own cluster behind.
     async fn join(
         &self,
-        dissolving: Dissolving,
+        leaving: (Dissolving, Suspended<'_>),
         cluster: slots::ClusterId,
         generation: u64,
         seeds: &[Seed],
     ) -> Result<OrderDone, OrderError> {
         tracing::info!(%cluster, generation, "joining");
-        let failed = |error: std::io::Error| refused(format!("not joined: {error}"));
         self.end().await;
-        self.dir.lock().switch(cluster, generation, true).map_err(failed)?;
-        self.begin_anew().await.map_err(failed)?;
+        // From here on there is no way back: half a node must not go on.
+        let switched = self.change_dir(|dir| dir.switch_to_empty(cluster, generation));
+        exit::unless(switched, "not joined");
+        exit::unless(self.begin_anew().await, "not joined");
         let addresses = |seed: &Seed| (seed.node, seed.bus.clone());
         self.peers().learn(&seeds.iter().map(addresses).collect::<Vec<_>>());
         self.write_book();
-        drop(dissolving);
+        drop(leaving);
         let until = Instant::now() + JOIN_PATIENCE;
         while self.standing() != Standing::Seated {
             if Instant::now() >= until {
@@ -200,6 +223,8 @@ impl Member {
         let _turn = self.turn.lock().await;
         let Some(cluster) = self.cluster() else { return Err(OrderError::NoQuorum) };
         let me = self.identity().node;
+        let suspended = Suspended::begin(self);
+        self.pass_all_rooms().await;
         let side = cluster.side();
         if side.keys > 0 {
             return Err(refused("this node has keys: delete them first"));
@@ -216,14 +241,11 @@ impl Member {
             }
             self.leave(me).await?;
         }
-        let suspended = Suspended::begin(self);
-        let failed = |error: std::io::Error| refused(format!("not reset: {error}"));
         self.end().await;
-        self.dir.lock().reset(hard).map_err(failed)?;
-        let cluster = self.begin_anew().await.map_err(failed)?;
-        self.forget_removal();
-        self.found(&cluster).await.map_err(failed)?;
-        std::mem::forget(suspended);
+        exit::unless(self.change_dir(|dir| dir.reset(hard)), "not reset");
+        let cluster = exit::unless(self.begin_anew().await, "not reset");
+        exit::unless(self.found(&cluster).await, "not reset");
+        drop(suspended);
         let until = Instant::now() + JOIN_PATIENCE;
         while self.standing() != Standing::Seated && Instant::now() < until {
             sleep(PAUSE).await;

@@ -10,20 +10,22 @@
 //! roles only after the start's judgement of that very table.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use slots::{
-    Boot, ClusterSettings, Kept, NewNode, NodeId, SlotTable, TableChange, TableVersion, Verdicts,
+    Boot, ClusterSettings, Kept, NewNode, NodeId, Nonce, SlotTable, TableChange, TableVersion,
+    Verdicts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::command::{NodeState, Topology};
 use crate::control::annals::Annals;
+use crate::control::herald::Herald;
 use crate::control::ledger::Ledger;
 use crate::control::orders::{Order, OrderError, Ordered, Orders, Traffic, View};
 use crate::control::raft::codec;
@@ -32,8 +34,8 @@ use crate::control::raft::machine::LedgerSink;
 use crate::control::raft::meet::{MeetAnswer, MeetCall};
 use crate::control::raft::{Cluster, ClusterStart, Host};
 use crate::control::seat::{Ending, Identity, Standing};
-use crate::control::startup::{Claim, Evidence, Startup, Step};
-use crate::control::{ProposeError, Proposed, TableLog};
+use crate::control::startup::{BootRecord, Claim, Evidence, Startup, Step};
+use crate::control::{CaughtUp, ProposeError, Proposed, TableLog};
 use crate::io::clock;
 use crate::io::data_dir::DataDir;
 use crate::io::exit;
@@ -58,8 +60,6 @@ pub(super) struct Facts {
 struct Life {
     number: u64,
     startup: Startup,
-    /// The table has known of this start before.
-    was_seated: bool,
     cluster: Option<Arc<Cluster>>,
     /// Writes the log's files; ends when nobody uses the log any more.
     writer: Option<JoinHandle<()>>,
@@ -79,6 +79,8 @@ pub(super) struct Member {
     pub(super) turn: tokio::sync::Mutex<()>,
     /// A member told us that we were taken out of the cluster; our own table may never say so.
     removed: AtomicBool,
+    /// How many hold the roles back.
+    suspended: AtomicUsize,
     /// The life whose cluster was recovered without this node; 0: none was.
     given_up_life: AtomicU64,
     state: OnceLock<Arc<NodeState>>,
@@ -88,33 +90,33 @@ pub(super) struct Member {
 impl Member {
     /// A node that has not begun yet.
     pub fn new(dir: DataDir, facts: Facts) -> Arc<Member> {
-        let startup = startup(dir.identity(), facts.claim, dir.kept());
+        let startup = startup(&dir, facts.claim, dir.kept());
         Arc::new_cyclic(|own| Member {
             own: own.clone(),
             runtime: Handle::current(),
             facts,
             dir: Mutex::new(dir),
-            life: RwLock::new(Life {
-                number: 0,
-                startup,
-                was_seated: false,
-                cluster: None,
-                writer: None,
-            }),
+            life: RwLock::new(Life { number: 0, startup, cluster: None, writer: None }),
             annals: Arc::default(),
             applying: Mutex::new(()),
             turn: tokio::sync::Mutex::new(()),
             removed: AtomicBool::new(false),
+            suspended: AtomicUsize::new(0),
             given_up_life: AtomicU64::new(0),
             state: OnceLock::new(),
             peers: OnceLock::new(),
         })
     }
 
-    /// Names the parts that need the member to be made. Once, before `begin`.
-    pub fn wire(&self, state: Arc<NodeState>, peers: Arc<PeerNet>) {
+    /// Names the state that needs the member to be made. Once, before other nodes are linked.
+    pub fn wire_state(&self, state: Arc<NodeState>) {
         let _ = self.state.set(state);
+    }
+
+    /// Names the links, which speak to the member from then on. Once, before `begin`.
+    pub fn wire_peers(&self, peers: Arc<PeerNet>) {
         let _ = self.peers.set(peers);
+        self.write_book();
     }
 
     pub(super) fn state(&self) -> &Arc<NodeState> {
@@ -135,9 +137,9 @@ impl Member {
         self.peers().traffic()
     }
 
-    /// This start.
+    /// This start, in this life.
     pub fn identity(&self) -> Identity {
-        self.dir.lock().identity()
+        self.life.read().startup.identity()
     }
 
     /// The log of this life; `None` while it begins.
@@ -175,38 +177,43 @@ impl Member {
         self.begin_with(Kept::All).await
     }
 
-    /// Goes on in another generation of the same cluster: this very start is in its table.
-    pub async fn begin_same(&self) -> io::Result<Arc<Cluster>> {
-        self.begin().await
+    /// Goes on in another generation of the same cluster. A node that had its seat has lost
+    /// nothing: its memory is what it was.
+    pub async fn begin_same(&self, was_seated: bool) -> io::Result<Arc<Cluster>> {
+        let kept = if was_seated { Kept::All } else { self.dir.lock().kept() };
+        self.begin_with(kept).await
     }
 
     /// Opens the log of the cluster that the data directory names, and takes part.
     async fn begin_with(&self, kept: Kept) -> io::Result<Arc<Cluster>> {
-        let (identity, folder, (id, generation)) = {
+        let (startup, folder, (id, generation)) = {
             let dir = self.dir.lock();
-            (dir.identity(), dir.raft_dir(), dir.cluster())
+            (startup(&dir, self.facts.claim, kept), dir.raft_dir(), dir.cluster())
         };
+        let identity = startup.identity();
         let number = {
             let mut life = self.life.write();
             life.number += 1;
-            life.startup = startup(identity, self.facts.claim, kept);
-            life.was_seated = false;
+            life.startup = startup;
             life.cluster = None;
             life.number
         };
         if number > 1 {
+            self.forget_removal();
             self.peers().switch(Some(id), generation, identity);
         }
         let (shown, table) = watch::channel(Arc::new(SlotTable::new()));
         let sink = Arc::new(Sink { member: self.own.clone(), number, shown });
         let fatal = Box::new(|why: String| exit::fatal(&why));
-        let (log, machine, writer) =
-            raft_disk::open(&folder, Sizes::default(), sink, fatal).map_err(io::Error::other)?;
+        let (log, machine, writer) = raft_disk::open(&folder, Sizes::default(), sink, fatal)
+            .map_err(|error| io::Error::other(format!("{}: {error}", folder.display())))?;
         self.life.write().writer = Some(writer);
+        let log_bytes = Box::new(log.scales());
         let cluster = Cluster::start(ClusterStart {
             identity,
             cluster: id,
             log,
+            log_bytes,
             machine,
             table,
             calls: self.peers().clone(),
@@ -251,12 +258,17 @@ impl Member {
         });
         self.runtime.spawn(async move {
             let mut interval = tokio::time::interval(TICK);
+            let mut herald = Herald::default();
             loop {
                 interval.tick().await;
                 let Some(member) = member.upgrade().filter(|member| is_now(member)) else { return };
                 let step = member.life.write().startup.tick(clock::now().mono_ns);
                 member.carry_out(number, step);
                 member.show();
+                let table = member.state().topology().table;
+                let name = |id| table.node(id).map_or_else(|| id.to_string(), |r| r.name.clone());
+                let news = herald.look(clock::now().mono_ns, &member.view());
+                news.into_iter().for_each(|news| news.log(name));
             }
         });
     }
@@ -274,25 +286,19 @@ impl Member {
     /// A life's log has applied something.
     fn applied(&self, number: u64, ledger: &Ledger, verdicts: &[(TableVersion, Verdicts)]) {
         let _in_order = self.applying.lock();
-        let (step, is_first_seat) = {
+        let mut step = {
             let mut life = self.life.write();
             if life.number != number {
                 return;
             }
-            let step = life.startup.applied(ledger.table(), clock::now().mono_ns);
-            let is_seated = step.standing == Standing::Seated;
-            (step, is_seated && !std::mem::replace(&mut life.was_seated, true))
+            life.startup.applied(ledger.table(), clock::now().mono_ns)
         };
-        if is_first_seat {
-            self.note_seated();
-        }
         let state = self.state();
+        if let Some(boots) = step.store.take() {
+            self.store_boots(number, boots);
+        }
         let (table, me) = (ledger.table().clone(), self.identity().node);
-        let standing = match self.given_up_life.load(Ordering::SeqCst) == number {
-            true => Standing::Starting,
-            false if step.standing == Standing::Starting && self.was_removed() => Standing::Removed,
-            false => step.standing,
-        };
+        let standing = self.allowed(step.standing);
         state.install_topology(Topology { table, me, standing });
         self.annals.follow(ledger);
         self.peers().update_table(ledger.table());
@@ -305,10 +311,14 @@ impl Member {
         self.carry_out(number, step);
     }
 
-    /// Before the first role: what is acknowledged from now on is not what an earlier run lost.
-    fn note_seated(&self) {
-        if let Err(error) = self.dir.lock().note_seated() {
-            exit::fatal(&format!("that this start is in the table cannot be stored: {error}"));
+    /// The standing, unless something else takes the roles away.
+    fn allowed(&self, standing: Standing) -> Standing {
+        let number = self.life.read().number;
+        match standing {
+            _ if self.given_up_life.load(Ordering::SeqCst) == number => Standing::Starting,
+            _ if self.was_removed() => Standing::Removed,
+            _ if self.suspended.load(Ordering::SeqCst) > 0 => Standing::Starting,
+            standing => standing,
         }
     }
 
@@ -316,9 +326,8 @@ impl Member {
         if let Standing::Ended(ending) = step.standing {
             exit::fatal(&self.explain(ending));
         }
-        if let Some(boot) = step.store_boot {
-            self.claim(boot);
-            return;
+        if let Some(boots) = step.store {
+            self.store_boots(number, boots);
         }
         let Some(change) = step.propose else { return };
         let member = self.own.clone();
@@ -332,20 +341,39 @@ impl Member {
         self.propose(change, "itself", Box::new(done));
     }
 
-    /// A directory from a backup takes a boot number that nobody has had, and begins again with it.
-    fn claim(&self, boot: Boot) {
-        let recorded = Boot(boot.0.saturating_sub(1));
-        if let Err(error) = self.dir.lock().raise_boot(recorded) {
-            exit::fatal(&format!("the boot number cannot be stored: {error}"));
-        }
-        let Some(member) = self.own.upgrade() else { return };
-        tracing::info!(%boot, "restored: taking a new boot number");
+    /// Writes the boot numbers down; a number that was taken anew needs greetings and a log that
+    /// say so, and its proposals come from there.
+    fn store_boots(&self, number: u64, boots: BootRecord) {
+        let (before, after) = {
+            let mut dir = self.dir.lock();
+            let before = dir.identity().boot;
+            if let Err(error) = dir.store_boots(boots) {
+                exit::fatal(&format!("the boot number cannot be stored: {error}"));
+            }
+            (before, dir.identity().boot)
+        };
+        let is_seated = self.life.read().startup.standing() == Standing::Seated;
+        let Some(member) = self.own.upgrade().filter(|_| before != after && !is_seated) else {
+            return;
+        };
+        tracing::info!(boot = %after, "boot {before} is taken: beginning again with the next");
         self.runtime.spawn(async move {
+            let _turn = member.turn.lock().await;
+            if member.life.read().number != number {
+                return;
+            }
+            let book = member.peers().book_text();
             member.end().await;
             if let Err(error) = member.begin().await {
                 exit::fatal(&error.to_string());
             }
+            member.peers().remember(&book);
         });
+    }
+
+    /// Changes the data directory.
+    pub(super) fn change_dir<T>(&self, change: impl FnOnce(&mut DataDir) -> T) -> T {
+        change(&mut self.dir.lock())
     }
 
     /// Ends this life's part in the log. Nothing of it is heard any more.
@@ -364,16 +392,26 @@ impl Member {
         }
     }
 
-    /// Takes all roles away until the next table is applied.
+    /// Takes all roles away, until `resume` or until the next life begins. A command that is in a
+    /// room already ends first: `pass_all_rooms` waits for that.
     pub fn suspend(&self) {
         let _in_order = self.applying.lock();
+        self.suspended.fetch_add(1, Ordering::SeqCst);
         self.state().install_standing(Standing::Starting);
     }
 
     /// Gives the roles back that `suspend` took.
     pub fn resume(&self) {
         let _in_order = self.applying.lock();
-        self.state().install_standing(self.standing());
+        self.suspended.fetch_sub(1, Ordering::SeqCst);
+        self.state().install_standing(self.allowed(self.standing()));
+    }
+
+    /// Waits until nobody is in a room who went in before now.
+    pub async fn pass_all_rooms(&self) {
+        let state = self.state().clone();
+        // It fails only if it panicked, which the process has said then.
+        let _ = tokio::task::spawn_blocking(move || state.rooms.pass_all()).await;
     }
 
     /// Has a member said that this node is out of the cluster?
@@ -388,39 +426,64 @@ impl Member {
 
     /// Writes down where other nodes were reached last: the next start may find them only so.
     pub(super) fn write_book(&self) {
-        if let Err(error) = self.dir.lock().write_peers(&self.peers().book_text()) {
+        // Links that come up before they are named here are written down then.
+        let Some(peers) = self.peers.get() else { return };
+        if let Err(error) = self.dir.lock().write_peers(&peers.book_text()) {
             tracing::warn!(%error, "addresses of other nodes are not stored");
         }
     }
 
-    fn refused_by(&self, node: NodeId, code: RefusalCode, text: &str) {
+    fn refused_by(&self, node: NodeId, code: RefusalCode, detail: u64, text: &str) {
         let is_seated = self.standing() == Standing::Seated;
         match code {
-            RefusalCode::Outdated if self.facts.claim == Claim::Restored && !is_seated => {}
-            RefusalCode::Outdated => exit::fatal(text),
+            RefusalCode::Outdated => self.is_taken(Boot(detail), None, text),
+            RefusalCode::Doubled if !is_seated => {
+                let nonce = Nonce::from_bytes(detail.to_le_bytes());
+                self.is_taken(self.identity().boot, Some(nonce), text);
+            }
             RefusalCode::OldGeneration => {
-                // The lock is given back first: a table that is applied takes both the other way.
-                let (_, generation) = self.dir.lock().cluster();
+                let generation = self.dir.lock().cluster().1;
                 self.given_up(generation + 1);
             }
-            RefusalCode::Doubled | RefusalCode::IdInUse if !is_seated => exit::fatal(text),
-            RefusalCode::Removed if !self.removed.swap(true, Ordering::SeqCst) => {
+            RefusalCode::IdInUse if !is_seated => exit::fatal(text),
+            // A member whose table is not older than ours knows us as removed, or no more.
+            RefusalCode::Removed | RefusalCode::Unknown
+                if self.is_in_own_table() && !self.removed.swap(true, Ordering::SeqCst) =>
+            {
                 tracing::warn!(%node, "this node is out of the cluster: {text}");
+                // Its own table may never say so, and what it owned may have another owner now.
                 let _in_order = self.applying.lock();
-                if self.standing() == Standing::Starting {
-                    // Its own table will never say so.
-                    self.state().install_standing(Standing::Removed);
-                }
+                self.state().install_standing(Standing::Removed);
             }
             _ => {}
+        }
+    }
+
+    /// Does the table that this node has applied hold it?
+    fn is_in_own_table(&self) -> bool {
+        let me = self.identity().node;
+        self.cluster().is_some_and(|cluster| cluster.table().node(me).is_some())
+    }
+
+    /// A member knows another start with our boot number, or a later one: goes on with the next
+    /// number, or ends.
+    fn is_taken(&self, recorded: Boot, nonce: Option<Nonce>, text: &str) {
+        let (number, step) = {
+            let mut life = self.life.write();
+            let step = life.startup.taken(recorded, nonce, clock::now().mono_ns);
+            (life.number, step)
+        };
+        match step {
+            Some(step) => self.carry_out(number, step),
+            None => exit::fatal(text),
         }
     }
 
     /// The cluster was recovered without this node: what it serves is served elsewhere. It serves
     /// nothing from now on, and ends unless whoever recovered tells it to follow.
     fn given_up(&self, generation: u64) {
-        /// A recovery tells one node after the other, each for up to 5 s.
-        const GRACE: Duration = Duration::from_secs(10);
+        /// Longer than whoever recovered goes on telling (`recovery`).
+        const GRACE: Duration = Duration::from_secs(20);
         let number = self.life.read().number;
         if self.given_up_life.swap(number, Ordering::SeqCst) == number {
             return;
@@ -475,9 +538,11 @@ impl Member {
     }
 }
 
-fn startup(identity: Identity, claim: Claim, kept: Kept) -> Startup {
+fn startup(dir: &DataDir, claim: Claim, kept: Kept) -> Startup {
+    let Identity { node, store, nonce, .. } = dir.identity();
     let evidence = Evidence { kept, ..Evidence::nothing() };
-    Startup::new(identity, claim, evidence, clock::now().mono_ns)
+    let now_ns = clock::now().mono_ns;
+    Startup::new((node, store), dir.boots().clone(), nonce, claim, evidence, now_ns)
 }
 
 /// Where one life's log tells what it applied.
@@ -502,6 +567,13 @@ impl TableLog for Member {
         match self.cluster() {
             Some(cluster) => cluster.propose(change, actor, done),
             None => done(Err(ProposeError::NoQuorum)),
+        }
+    }
+
+    fn catch_up(&self, done: CaughtUp) {
+        match self.cluster() {
+            Some(cluster) => cluster.catch_up(done),
+            None => done(false),
         }
     }
 }
@@ -543,8 +615,11 @@ impl Answers for Member {
             && let (Ok(MeetCall::Recovered(told)), Some(member)) =
                 (codec::decode(&body), self.own.upgrade())
         {
+            // A task of its own: it must end what it began, whoever waits for the answer.
+            let following = self.runtime.spawn(async move { member.follow(from, told).await });
             return Box::pin(async move {
-                codec::encode(&member.follow(from, told).await).map_err(|error| error.to_string())
+                let answer = following.await.map_err(|error| error.to_string())?;
+                codec::encode(&answer).map_err(|error| error.to_string())
             });
         }
         match self.cluster() {
@@ -562,12 +637,15 @@ impl Answers for Member {
 impl Notices for Member {
     fn notice(&self, notice: Notice) {
         match notice {
-            Notice::RefusedBy { code, text, node } => self.refused_by(node, code, &text),
+            Notice::RefusedBy { node, code, detail, text } => {
+                self.refused_by(node, code, detail, &text);
+            }
             Notice::Superseded { boot } => exit::fatal(&format!(
                 "a newer start of this node (boot {boot}) runs: two copies of one data directory. \
                  Keep one; give every node a data directory of its own"
             )),
-            Notice::LinkUp { .. } => self.write_book(),
+            Notice::LinkUp { .. } if self.peers.get().is_some() => self.write_book(),
+            Notice::LinkUp { .. } => {}
             Notice::NewerGeneration { generation, .. } => self.given_up(generation),
             Notice::LinkDown { .. } => {}
         }
@@ -585,6 +663,10 @@ impl Host for Member {
 
     fn join_back(&self, from: NodeId, bus: slots::Endpoint) {
         let Some(member) = self.own.upgrade() else { return };
+        // It is told again if it was busy.
+        if member.turn.try_lock().is_err() {
+            return;
+        }
         self.runtime.spawn(async move {
             match member.meet(bus).await {
                 Ok(done) => tracing::info!(%from, "{}", done.text),

@@ -20,7 +20,7 @@ use crate::config::{Applied, Start};
 use crate::control::orders::{Order, Ordered, Orders, Traffic, View};
 use crate::control::seat::Standing;
 use crate::control::startup::Claim;
-use crate::control::{Proposed, TableLog};
+use crate::control::{CaughtUp, Proposed, TableLog};
 use crate::io::data_dir::{DataDir, Opening};
 use crate::io::edges::{RealChores, RealEdges};
 use crate::io::expiry::ExpiryTask;
@@ -46,15 +46,15 @@ pub async fn run(start: Start) -> io::Result<()> {
     let own = OwnAddress::of(&start, listen::outward_host);
     let durability = Durability::Memory;
     let dir = DataDir::open(&start.dir, Opening { durability, restored: start.restored })?;
-    let is_new = !dir.is_founded();
     let member = Member::new(dir, facts(&start, &own));
     let state = build(&start, stop.clone(), &member);
     start.config.carried_out_by(Arc::new(carry_out));
     // Before the port for nodes: of two nodes on one port the error names the port that was given.
     let backlog = start.config.number("tcp-backlog") as u32;
     let listeners = listen::bind_all(&start.bind, start.port, backlog)?;
+    member.wire_state(state.clone());
     let peers = link(&start, &own, &member)?;
-    member.wire(state.clone(), peers.clone());
+    member.wire_peers(peers.clone());
     metrics::start(&start.config, &state, Some(Arc::new(Voice(member.clone()))))?;
     let cluster = member.begin().await?;
     for (address, listener) in listeners {
@@ -62,7 +62,7 @@ pub async fn run(start: Start) -> io::Result<()> {
         tokio::spawn(listen::accept_all(listener, state.clone()));
     }
     tokio::spawn(tick(member.clone(), own));
-    tokio::spawn(settle_in(member.clone(), start.seeds.clone(), is_new && !start.starts_empty));
+    tokio::spawn(settle_in(member.clone(), start.seeds.clone(), !start.starts_empty));
     let name = state.topology().table.node(member.identity().node).map(|row| row.name.clone());
     tracing::info!(
         node = %member.identity().node, boot = %member.identity().boot, cluster = %cluster.id(),
@@ -74,6 +74,7 @@ pub async fn run(start: Start) -> io::Result<()> {
         () = stop.notified() => "SHUTDOWN",
     };
     tracing::info!(signal, "stopping");
+    member.suspend();
     member.write_book();
     member.end().await;
     peers.stop();
@@ -181,7 +182,7 @@ async fn settle_in(member: Arc<Member>, seeds: Vec<slots::Endpoint>, takes_all: 
     }
 }
 
-/// A node that runs alone owns all slots from its first start on.
+/// A node with `cluster-enabled no` that is alone and owns nothing takes all slots.
 async fn take_all_slots(member: &Arc<Member>) {
     loop {
         let table = member.state().topology().table;
@@ -269,6 +270,10 @@ struct Voice(Arc<Member>);
 impl TableLog for Voice {
     fn propose(&self, change: TableChange, actor: &str, done: Proposed) {
         self.0.propose(change, actor, done);
+    }
+
+    fn catch_up(&self, done: CaughtUp) {
+        self.0.catch_up(done);
     }
 }
 

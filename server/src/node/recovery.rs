@@ -11,7 +11,7 @@
 
 use std::io;
 
-use slots::{ClusterId, ClusterSettings, NodeId, TableChange};
+use slots::{ClusterId, ClusterSettings, Endpoint, NodeId, TableChange};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::member::Member;
@@ -21,14 +21,20 @@ use crate::control::raft::disk::Sizes;
 use crate::control::raft::meet::{MeetAnswer, MeetCall, Recovered};
 use crate::control::raft::store;
 use crate::control::raft::types::Member as RaftMember;
+use crate::control::seat::Standing;
 use crate::control::{ProposeError, TableLog};
+use crate::io::exit;
+use crate::io::peer::PeerNet;
 use crate::io::raft_disk::Folder;
 use crate::peer::CallKind;
 
 /// Until the new generation is in the table: an election of one and an entry.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
-/// For each node that is told: it stops its log and opens another.
-const TELL_PATIENCE: Duration = Duration::from_secs(5);
+/// For all nodes that are told, over and over: longer than a node believes in a majority that is
+/// gone, and an election.
+const TELL_PATIENCE: Duration = Duration::from_secs(10);
+/// For one answer: the node stops its log and opens another.
+const ASK_PATIENCE: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(100);
 
 fn refused(why: impl Into<String>) -> OrderError {
@@ -43,6 +49,12 @@ impl Member {
         let view = self.view();
         if view.has_quorum {
             return Err(refused("a majority of voters answers: there is nothing to recover"));
+        }
+        if self.standing() != Standing::Seated || self.was_removed() {
+            return Err(refused(
+                "this node has no seat in the cluster (it was removed, given up, or has just \
+                 started): recover on one that serves",
+            ));
         }
         let Some(cluster) = self.cluster() else { return Err(OrderError::NoQuorum) };
         let table = cluster.table();
@@ -60,12 +72,10 @@ impl Member {
         tracing::warn!(%id, generation = next, "recovering without the majority");
         drop(cluster);
         self.end().await;
-        self.write_generation(id, next)
-            .map_err(|error| refused(format!("not recovered: {error}")))?;
-        let begun = self.begin_same().await;
-        begun.map_err(|error| refused(format!("recovered, but not begun: {error}")))?;
+        exit::unless(self.write_generation(id, next), "not recovered");
+        exit::unless(self.begin_same(true).await, "not recovered");
         self.confirm_generation(Instant::now() + BEGIN_PATIENCE).await?;
-        let (followed, silent) = self.tell_all(id, next).await;
+        let (followed, silent) = self.tell_all(id, next, mine).await;
         let list = |names: Vec<String>| match names.is_empty() {
             true => "nobody".to_owned(),
             false => names.join(", "),
@@ -129,23 +139,30 @@ impl Member {
         let _ = outcome.await;
     }
 
-    /// Tells every other node of the table; the names of those that follow and those that do not.
-    async fn tell_all(&self, cluster: ClusterId, generation: u64) -> (Vec<String>, Vec<String>) {
-        let (mut followed, mut silent) = (Vec::new(), Vec::new());
+    /// Tells every other node of the table, all at once, until they follow or the time is up; the
+    /// names of those that follow and those that do not.
+    async fn tell_all(
+        &self,
+        cluster: ClusterId,
+        generation: u64,
+        version: u64,
+    ) -> (Vec<String>, Vec<String>) {
         let me = self.identity().node;
         let table = self.state().topology().table;
-        let body = codec::encode(&MeetCall::Recovered(Recovered { cluster, generation, node: me }));
-        let Ok(body) = body else { return (followed, silent) };
+        let told = Recovered { cluster, generation, node: me, version };
+        let until = Instant::now() + TELL_PATIENCE;
+        let mut telling = tokio::task::JoinSet::new();
         for row in table.nodes().filter(|row| row.id != me) {
-            let bus = row.addresses.bus.clone();
-            let call = self.peers().call_stranger(bus, CallKind::Meet, body.clone(), TELL_PATIENCE);
-            let answer = call.await.ok().and_then(|answer| codec::decode(&answer).ok());
-            match answer {
-                Some(MeetAnswer::Accepted { .. }) => followed.push(row.name.clone()),
-                Some(MeetAnswer::Refused(why) | MeetAnswer::Busy(why)) => {
-                    silent.push(format!("{} ({why})", row.name));
-                }
-                _ => silent.push(row.name.clone()),
+            let (peers, bus) = (self.peers().clone(), row.addresses.bus.clone());
+            let name = row.name.clone();
+            telling.spawn(async move { (name, tell(&peers, bus, told, until).await) });
+        }
+        let (mut followed, mut silent) = (Vec::new(), Vec::new());
+        while let Some(Ok((name, why))) = telling.join_next().await {
+            match why {
+                None => followed.push(name),
+                Some(why) if why.is_empty() => silent.push(name),
+                Some(why) => silent.push(format!("{name} ({why})")),
             }
         }
         (followed, silent)
@@ -171,20 +188,46 @@ impl Member {
             };
         }
         let Ok(_turn) = self.turn.try_lock() else {
-            return refused("this node is busy: ask again");
+            return MeetAnswer::Busy("this node is busy".to_owned());
         };
-        let known = self.state().topology().table.node(from).is_some();
-        if !known || self.view().has_quorum {
-            return refused("this node is of a cluster that has a majority");
+        let table = self.state().topology().table;
+        let view = self.view();
+        // Heartbeats of the very node that recovered may still be warm.
+        if table.node(from).is_none() || view.has_quorum && view.leader != Some(from) {
+            return MeetAnswer::Busy("this node is of a cluster that has a majority".to_owned());
+        }
+        if table.version().0 > told.version {
+            return refused(&format!(
+                "this node knows table version {}, the recovery began with {}",
+                table.version(),
+                told.version
+            ));
         }
         tracing::warn!(%from, generation = told.generation, "following a recovery");
+        let was_seated = self.standing() == Standing::Seated;
         self.end().await;
-        if let Err(error) = self.dir.lock().switch(told.cluster, told.generation, true) {
-            return refused(&format!("it cannot be stored: {error}"));
+        let switched = self.change_dir(|dir| dir.switch_to_empty(told.cluster, told.generation));
+        exit::unless(switched, "the recovery is not followed");
+        exit::unless(self.begin_same(was_seated).await, "the recovery is not followed");
+        accepted
+    }
+}
+
+/// Tells one node until it follows (`None`) or the time is up (why).
+async fn tell(peers: &PeerNet, bus: Endpoint, told: Recovered, until: Instant) -> Option<String> {
+    let Ok(body) = codec::encode(&MeetCall::Recovered(told)) else { return Some(String::new()) };
+    loop {
+        let call = peers.call_stranger(bus.clone(), CallKind::Meet, body.clone(), ASK_PATIENCE);
+        let answer = call.await.ok().and_then(|answer| codec::decode(&answer).ok());
+        let why = match answer {
+            Some(MeetAnswer::Accepted { .. }) => return None,
+            Some(MeetAnswer::Refused(why)) => return Some(why),
+            Some(MeetAnswer::Busy(why)) => why,
+            Some(MeetAnswer::YouShouldAccept) | None => String::new(),
+        };
+        if Instant::now() + PAUSE >= until {
+            return Some(why);
         }
-        match self.begin_same().await {
-            Ok(_) => accepted,
-            Err(error) => refused(&error.to_string()),
-        }
+        sleep(PAUSE).await;
     }
 }

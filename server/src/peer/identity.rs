@@ -83,13 +83,16 @@ pub enum Notice {
     },
     /// A node that proved to know the secret refuses us as a member. `Outdated` and
     /// `OldGeneration` mean that this process must not go on; `Doubled` and `IdInUse` the same,
-    /// unless the table holds this very start, and then the other one must stop; `Removed` that we
+    /// unless the table holds this very start, and then the other one must stop, or the start that
+    /// is known was an earlier one of this very directory; `Removed` that we
     /// were taken out of the cluster. Said again at each try.
     RefusedBy {
         /// Who refuses.
         node: NodeId,
         /// Its reason.
         code: RefusalCode,
+        /// See `Refusal::detail`.
+        detail: u64,
         /// The same for people.
         text: String,
     },

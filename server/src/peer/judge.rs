@@ -102,6 +102,8 @@ pub fn judge(theirs: &Hello, bench: &Bench) -> Result<Standing, Refusal> {
         return Err(Refusal::OldGeneration { ours, theirs: its });
     }
     if its > ours {
+        // Only a member can have begun it.
+        by_row(theirs, bench.row.as_ref(), false)?;
         return Err(Refusal::NewGeneration { ours, theirs: its });
     }
     let is_ahead = theirs.table_version > bench.table_version || bench.table_version == 0;
@@ -114,8 +116,8 @@ pub fn judge(theirs: &Hello, bench: &Bench) -> Result<Standing, Refusal> {
         if it.boot < boot {
             return Err(Refusal::Outdated { name: name(), recorded: boot, got: it.boot });
         }
-        if it.boot == boot && nonce.is_some_and(|nonce| nonce != it.nonce) {
-            return Err(Refusal::Doubled { name: name(), boot });
+        if let Some(nonce) = nonce.filter(|nonce| it.boot == boot && *nonce != it.nonce) {
+            return Err(Refusal::Doubled { name: name(), boot, nonce });
         }
     }
     Ok(Standing::Member)
@@ -130,7 +132,7 @@ fn own_id(theirs: &Hello, me: &Identity) -> Refusal {
         () if it.store != me.store => Refusal::IdInUse { node: me.node },
         () if it.boot < me.boot => Refusal::Outdated { name, recorded: me.boot, got: it.boot },
         () if it.boot > me.boot => Refusal::Superseded { name, ours: me.boot, theirs: it.boot },
-        () => Refusal::Doubled { name, boot: me.boot },
+        () => Refusal::Doubled { name, boot: me.boot, nonce: me.nonce },
     }
 }
 

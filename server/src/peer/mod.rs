@@ -49,16 +49,19 @@ pub enum CallKind {
     /// From a node of another cluster, or of none: may we become one? The only kind that a
     /// stranger's link carries.
     Meet = 6,
+    /// To the leader: how far must the log be applied to know what was agreed on?
+    Read = 7,
 }
 
 impl CallKind {
-    const ALL: [CallKind; 6] = [
+    const ALL: [CallKind; 7] = [
         CallKind::RaftAppend,
         CallKind::RaftVote,
         CallKind::RaftSnapshot,
         CallKind::Propose,
         CallKind::Order,
         CallKind::Meet,
+        CallKind::Read,
     ];
 
     /// The kind of this number.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use slots::{Boot, ClusterId, NodeId, StoreId};
+use slots::{Boot, ClusterId, NodeId, Nonce, StoreId};
 
 use super::greeting::Versions;
 
@@ -186,6 +186,8 @@ pub enum Refusal {
         name: String,
         /// The number both have.
         boot: Boot,
+        /// That start's mark.
+        nonce: Nonce,
     },
     /// There is a link.
     Duplicate,
@@ -232,12 +234,13 @@ impl Refusal {
         }
     }
 
-    /// What a program may need of it: the generation or boot that the refuser knows, else 0.
+    /// What a program may need of it: the generation or boot that the refuser knows, or (`Doubled`)
+    /// the nonce of the start that it knows, little-endian; else 0.
     pub const fn detail(&self) -> u64 {
         match self {
             Refusal::OldGeneration { ours, .. } | Refusal::NewGeneration { ours, .. } => *ours,
             Refusal::Outdated { recorded, .. } => recorded.0,
-            Refusal::Doubled { boot, .. } => boot.0,
+            Refusal::Doubled { nonce, .. } => u64::from_le_bytes(*nonce.bytes()),
             _ => 0,
         }
     }
@@ -334,7 +337,7 @@ impl Refusal {
                  this data directory is an old copy; start the newest one, or start a backup with \
                  --restored"
             ),
-            Refusal::Doubled { name, boot } => write!(
+            Refusal::Doubled { name, boot, .. } => write!(
                 f,
                 "boot {boot} of {name} was taken by another start of its data directory: two \
                  copies run, or this one is older. Keep the newest and wipe the other; a backup \
@@ -388,7 +391,11 @@ mod tests {
             Refusal::Removed { name: name.clone() },
             Refusal::OtherStore { name: name.clone(), recorded: store, got: store },
             Refusal::Outdated { name: name.clone(), recorded: Boot(9), got: Boot(8) },
-            Refusal::Doubled { name: name.clone(), boot: Boot(9) },
+            Refusal::Doubled {
+                name: name.clone(),
+                boot: Boot(9),
+                nonce: Nonce::from_bytes([7; 8]),
+            },
             Refusal::Superseded { name, ours: Boot(8), theirs: Boot(9) },
             Refusal::Duplicate,
             Refusal::Busy,

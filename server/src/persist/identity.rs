@@ -12,12 +12,13 @@
 
 use std::fmt;
 
-use slots::{Boot, ClusterId, Kept, NodeId, StoreId};
+use slots::{Boot, ClusterId, Kept, NodeId, Nonce, StoreId};
 
 use super::evidence::{self, Durability};
+use crate::control::startup::{BootRecord, MAX_CLAIMS};
 
-/// Longest file, bytes: ten times a full one.
-pub const MAX_IDENTITY_BYTES: usize = 4096;
+/// Longest file, bytes: a full one with `MAX_CLAIMS` claims, and as much again.
+pub const MAX_IDENTITY_BYTES: usize = 40_000;
 /// Version of the file's format.
 const FORMAT: u32 = 1;
 const HEADER: &str =
@@ -34,8 +35,8 @@ pub struct NodeFile {
     pub cluster: ClusterId,
     /// Generation of that cluster.
     pub generation: u64,
-    /// Number of the newest start.
-    pub boot: Boot,
+    /// The boot numbers: the last one that was in the table, and the starts since.
+    pub boots: BootRecord,
     /// Has the node founded or joined the cluster? Until then its log may be empty.
     pub founded: bool,
     /// A later generation of the cluster that was heard of: this one was given up. 0: none.
@@ -52,10 +53,12 @@ pub struct NodeFile {
     pub kept: Kept,
 }
 
-/// How hard a run tries to keep its writes, and under which kernel.
+/// A start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// The mode it starts in.
+    /// Its own mark.
+    pub nonce: Nonce,
+    /// How hard it tries to keep its writes.
     pub durability: Durability,
     /// The kernel's boot id.
     pub kernel: String,
@@ -103,33 +106,40 @@ impl fmt::Display for BadIdentity {
 impl std::error::Error for BadIdentity {}
 
 impl NodeFile {
-    /// A start, with what it found of what was acknowledged: counts it and begins the marks of its
-    /// run. To be on disk before anybody hears of the start. Then `kept` is what it reports.
+    /// A start, with what it found of what was acknowledged: claims a boot number and begins the
+    /// marks of its run. To be on disk before anybody hears of it. `kept` is what it reports.
     pub fn note_start(&mut self, found: Kept, run: Run) {
-        self.boot = self.boot.next();
+        self.boots.claim(run.nonce);
         self.kept = evidence::least(self.kept, found);
         (self.weakest, self.kernel) = (run.durability, run.kernel);
         (self.stopped_cleanly, self.sync_failed) = (false, false);
     }
 
-    /// The table knows what this start reported: from now on the marks alone count. To be on disk
-    /// before this start plays a role: what it acknowledges then is not what was lost before.
-    pub const fn note_seated(&mut self) {
-        self.kept = Kept::All;
+    /// The boot numbers changed. If no claim is left the newest start is in the table, and so is
+    /// what it reported: a later one is judged by the marks alone. To be on disk before this start
+    /// plays a role: what it acknowledges then is not what was lost before.
+    pub fn note_boots(&mut self, boots: BootRecord) {
+        if boots.claims.is_empty() {
+            self.kept = Kept::All;
+        }
+        self.boots = boots;
     }
 
     /// The file's text.
     pub fn render(&self) -> String {
         let flag = |set: bool| if set { "yes" } else { "no" };
+        let claims: Vec<String> = self.boots.claims.iter().map(Nonce::to_string).collect();
+        let claims = if claims.is_empty() { "none".to_owned() } else { claims.join(",") };
         let body = format!(
-            "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\nboot {}\n\
-             founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\n\
-             sync-failed {}\nkernel {}\nkept {}\n",
+            "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\n\
+             confirmed {}\nclaims {}\nfounded {}\nsuperseded-by {}\nweakest {}\n\
+             stopped-cleanly {}\nsync-failed {}\nkernel {}\nkept {}\n",
             self.id,
             self.store,
             self.cluster,
             self.generation,
-            self.boot,
+            self.boots.confirmed,
+            claims,
             flag(self.founded),
             self.superseded_by,
             self.weakest.as_str(),
@@ -163,7 +173,10 @@ impl NodeFile {
             store: fields.parsed("store")?,
             cluster: fields.parsed("cluster")?,
             generation: fields.number("generation")?,
-            boot: Boot(fields.number("boot")?),
+            boots: BootRecord {
+                confirmed: Boot(fields.number("confirmed")?),
+                claims: fields.claims()?,
+            },
             founded: fields.flag("founded")?,
             superseded_by: fields.number("superseded-by")?,
             weakest: Durability::parse(fields.text("weakest")?)
@@ -205,6 +218,13 @@ impl<'t> Fields<'t> {
         self.parsed(name)
     }
 
+    fn claims(&self) -> Result<Vec<Nonce>, BadIdentity> {
+        let bad = BadIdentity::Field("claims");
+        let words = self.text("claims")?.split(',').filter(|word| *word != "none");
+        let claims: Option<Vec<Nonce>> = words.map(|word| word.parse().ok()).collect();
+        claims.filter(|claims| claims.len() <= MAX_CLAIMS).ok_or(bad)
+    }
+
     fn flag(&self, name: &'static str) -> Result<bool, BadIdentity> {
         match self.text(name)? {
             "yes" => Ok(true),
@@ -224,7 +244,10 @@ mod tests {
             store: StoreId::from_bytes([8; 16]),
             cluster: ClusterId::from_bytes([9; 20]),
             generation: 3,
-            boot: Boot(41),
+            boots: BootRecord {
+                confirmed: Boot(41),
+                claims: vec![Nonce::from_bytes([1; 8]), Nonce::from_bytes([2; 8])],
+            },
             founded: true,
             superseded_by: 0,
             weakest: Durability::Memory,
@@ -245,16 +268,25 @@ mod tests {
 
     /// The file after a start that found this; it is written and read, as between two processes.
     fn started(mut file: NodeFile, found: Kept) -> NodeFile {
-        file.note_start(found, Run { durability: Durability::Always, kernel: "a kernel".into() });
+        let nonce = Nonce::from_bytes([file.boots.claims.len() as u8; 8]);
+        let (durability, kernel) = (Durability::Always, "a kernel".to_owned());
+        file.note_start(found, Run { nonce, durability, kernel });
         NodeFile::parse(&file.render()).expect("a file")
+    }
+
+    /// The file when a start's boot is in the table.
+    fn seated(mut file: NodeFile) -> NodeFile {
+        let confirmed = file.boots.confirmed.next();
+        file.note_boots(BootRecord { confirmed, claims: Vec::new() });
+        file
     }
 
     #[test]
     fn a_start_begins_the_marks_of_its_run() {
-        let before = NodeFile { sync_failed: true, ..file() };
+        let before = seated(NodeFile { sync_failed: true, ..file() });
         let after = started(before.clone(), Kept::All);
         let expected = NodeFile {
-            boot: Boot(42),
+            boots: BootRecord { confirmed: Boot(42), claims: vec![Nonce::from_bytes([0; 8])] },
             weakest: Durability::Always,
             stopped_cleanly: false,
             sync_failed: false,
@@ -267,22 +299,38 @@ mod tests {
     #[test]
     fn two_crashes_before_the_table_knows_of_a_start_report_the_least() {
         // Power was lost, then only the process died: the tail is gone all the same.
-        let file = started(file(), Kept::Tail);
+        let file = started(seated(file()), Kept::Tail);
         assert_eq!(file.kept, Kept::Tail);
         let file = started(file, Kept::All);
-        assert_eq!((file.boot, file.kept), (Boot(43), Kept::Tail));
+        assert_eq!((file.boots.claims.len(), file.kept), (2, Kept::Tail));
         let file = started(file, Kept::Nothing);
         assert_eq!(file.kept, Kept::Nothing);
         assert_eq!(started(file, Kept::Tail).kept, Kept::Nothing);
     }
 
     #[test]
+    fn a_start_that_takes_the_next_number_still_reports_the_least() {
+        // The one before it is in the table and played no role.
+        let mut file = started(started(seated(file()), Kept::Tail), Kept::All);
+        let claims = vec![Nonce::from_bytes([1; 8])];
+        file.note_boots(BootRecord { confirmed: file.boots.confirmed.next(), claims });
+        assert_eq!(file.kept, Kept::Tail);
+        assert_eq!(seated(file).kept, Kept::All);
+    }
+
+    #[test]
     fn after_a_seated_start_the_marks_alone_count() {
         for found in [Kept::All, Kept::Tail, Kept::Nothing] {
-            let mut file = started(file(), Kept::Nothing);
-            file.note_seated();
+            let file = seated(started(file(), Kept::Nothing));
             assert_eq!(started(file, found).kept, found);
         }
+    }
+
+    #[test]
+    fn a_full_file_fits() {
+        let claims = vec![Nonce::from_bytes([7; 8]); MAX_CLAIMS];
+        let full = NodeFile { boots: BootRecord { confirmed: Boot(1), claims }, ..file() };
+        assert_eq!(NodeFile::parse(&full.render()), Ok(full));
     }
 
     #[test]

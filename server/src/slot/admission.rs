@@ -75,6 +75,17 @@ impl Admission {
         self.0.swap(epoch.0 << EPOCH_SHIFT | NOTE | ownership as u64, Ordering::SeqCst);
     }
 
+    /// As `install`, but only where the word still says `expected`; `false`: a table change came
+    /// first, and nothing was done.
+    pub fn install_over(&self, expected: (Ownership, Epoch), ownership: Ownership) -> bool {
+        let word = |ownership: Ownership| expected.1.0 << EPOCH_SHIFT | ownership as u64;
+        let (plain, noted) = (word(expected.0), word(expected.0) | NOTE);
+        let next = word(ownership) | NOTE;
+        [plain, noted].into_iter().any(|old| {
+            self.0.compare_exchange(old, next, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        })
+    }
+
     /// Is there a note? One load; whoever has let go of the lock asks.
     #[inline]
     pub fn has_note(&self) -> bool {
@@ -121,6 +132,20 @@ fn decode(word: u64) -> (Ownership, Epoch) {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_seal_does_not_cover_a_change_that_came_first() {
+        let word = Admission::unknown();
+        let (owned, sealed) = ((Ownership::Owned, Epoch(7)), (Ownership::Sealed, Epoch(7)));
+        word.install(owned.0, owned.1);
+        assert!(word.install_over(owned, Ownership::Sealed));
+        assert_eq!(word.load(), sealed);
+        assert!(!word.install_over(owned, Ownership::Sealed));
+        word.install(Ownership::Foreign, Epoch(8));
+        assert!(!word.install_over(sealed, Ownership::Owned));
+        assert!(!word.install_over(owned, Ownership::Sealed));
+        assert_eq!(word.load(), (Ownership::Foreign, Epoch(8)));
+    }
 
     #[test]
     fn each_relation_is_refused_in_its_own_way() {

@@ -68,6 +68,17 @@ impl<T> Door<T> {
         self.settle(meet)
     }
 
+    /// As `install`, where the word still says `expected`. `None`: it does not, and nothing was
+    /// done.
+    pub fn install_over(
+        &self,
+        expected: (Ownership, Epoch),
+        ownership: Ownership,
+        meet: impl FnMut(&mut T, Ownership, Epoch),
+    ) -> Option<bool> {
+        self.admission.install_over(expected, ownership).then(|| self.settle(meet))
+    }
+
     /// Meets the note if there is one and nobody is inside. True if no note is left.
     pub fn settle(&self, meet: impl FnMut(&mut T, Ownership, Epoch)) -> bool {
         match self.lock.try_lock() {

@@ -13,7 +13,7 @@ use slots::{Epoch, OpIndex, SlotId};
 
 use crate::slot::keys::Keys;
 use crate::slot::op::{Key, Op};
-use crate::slot::room::{Body, Room, Rooms, meet_change};
+use crate::slot::room::{Body, Room, Rooms};
 use crate::slot::waiters::{Hall, Served, Ticket, Waiting, Watch};
 use crate::store::limits::Limits;
 use crate::store::object::Object;
@@ -266,7 +266,10 @@ impl Drop for Owned<'_> {
         self.end_group();
         self.report();
         self.room.publish_hint(&self.body);
-        self.room.door.leave(&mut self.body, meet_change);
+        let (rooms, room) = (self.rooms, self.room);
+        room.door.leave(&mut self.body, |body, ownership, epoch| {
+            rooms.meet(room, body, ownership, epoch);
+        });
         if !self.garbage.is_empty() {
             self.take_out_garbage();
         }

@@ -243,16 +243,68 @@ impl Rooms {
     /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is
     /// left, and the holder meets it when leaving; else `settle` does.
     pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
-        if !self.room(slot).door.install(ownership, epoch, meet_change) {
+        let room = self.room(slot);
+        let meet = |body: &mut Body, ownership, epoch| self.meet(room, body, ownership, epoch);
+        if !room.door.install(ownership, epoch, meet) {
             self.unmet.lock().push(slot);
         }
+    }
+
+    /// This node's own change of its relation to a slot: a seal, or its end. Done only where the
+    /// word still says `expected`; a table change that came first stands.
+    pub fn install_over(
+        &self,
+        slot: SlotId,
+        expected: (Ownership, Epoch),
+        ownership: Ownership,
+    ) -> bool {
+        let room = self.room(slot);
+        let meet = |body: &mut Body, ownership, epoch| self.meet(room, body, ownership, epoch);
+        let installed = room.door.install_over(expected, ownership, meet);
+        if installed == Some(false) {
+            self.unmet.lock().push(slot);
+        }
+        installed.is_some()
+    }
+
+    /// Goes into every room once: whoever was in one when a change was installed is out then.
+    /// Waits for them.
+    pub fn pass_all(&self) {
+        self.rooms.iter().for_each(|room| drop(room.door.enter()));
     }
 
     /// Meets the changes whose rooms were busy and whose holders had looked for a note already.
     /// The node's ticker calls it.
     pub fn settle(&self) {
         let mut unmet = self.unmet.lock();
-        unmet.retain(|slot| !self.room(*slot).door.settle(meet_change));
+        unmet.retain(|slot| {
+            let room = self.room(*slot);
+            !room.door.settle(|body, ownership, epoch| self.meet(room, body, ownership, epoch))
+        });
+    }
+
+    /// Meets a table change under the room's lock. Keys of a slot that is this node's no more are
+    /// let go: should it own the slot again, others have written meanwhile.
+    pub(super) fn meet(&self, room: &Room, body: &mut Body, ownership: Ownership, epoch: Epoch) {
+        meet_change(body, ownership, epoch);
+        let is_lost = matches!(ownership, Ownership::Foreign | Ownership::Unassigned);
+        if is_lost && !body.keys.is_empty() {
+            self.let_go(room, body);
+        }
+    }
+
+    #[cold]
+    fn let_go(&self, room: &Room, body: &mut Body) {
+        let table = std::mem::take(&mut body.keys.table);
+        body.boxed_bytes = 0;
+        body.next_expiry_ms = u64::MAX;
+        self.totals.keys.fetch_sub(table.len() as i64, Ordering::Relaxed);
+        self.totals.expiring.fetch_sub(table.expiring() as i64, Ordering::Relaxed);
+        let bytes = body.keys.table.bytes();
+        self.totals.bytes.fetch_add(bytes as i64 - body.bytes as i64, Ordering::Relaxed);
+        body.bytes = bytes;
+        room.publish_hint(body);
+        self.chores.free_table(table);
     }
 
     /// The relation and epoch of a slot as installed.

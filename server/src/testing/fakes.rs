@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use slots::{NodeId, TableChange};
 
 use crate::control::orders::{Order, OrderDone, OrderError, Ordered, Orders, PeerView, View};
-use crate::control::{ProposeError, Proposed, TableLog};
+use crate::control::{CaughtUp, ProposeError, Proposed, TableLog};
 
 /// What becomes of the next orders.
 #[derive(Clone, Debug)]
@@ -102,17 +102,28 @@ pub enum Fate {
     Silent,
 }
 
+/// Something that happens meanwhile.
+pub type Happens = Box<dyn FnOnce() + Send>;
+
 /// A log in front of another, whose proposals end as told.
 pub struct FakeLog<L> {
     log: L,
     fate: Mutex<Fate>,
     proposed: Mutex<Vec<(TableChange, String)>>,
+    late: Mutex<Vec<Happens>>,
+    between: Mutex<Vec<Happens>>,
 }
 
 impl<L: TableLog> FakeLog<L> {
     /// In front of this log.
     pub fn before(log: L) -> Arc<FakeLog<L>> {
-        Arc::new(FakeLog { log, fate: Mutex::new(Fate::Decided), proposed: Mutex::default() })
+        Arc::new(FakeLog {
+            log,
+            fate: Mutex::new(Fate::Decided),
+            proposed: Mutex::default(),
+            late: Mutex::default(),
+            between: Mutex::default(),
+        })
     }
 
     /// How the next proposals end.
@@ -124,10 +135,26 @@ impl<L: TableLog> FakeLog<L> {
     pub fn take(&self) -> Vec<(TableChange, String)> {
         std::mem::take(&mut *self.proposed.lock())
     }
+
+    /// What others changed, and this node learns of when it next catches up.
+    pub fn is_behind(&self, happens: Happens) {
+        self.late.lock().push(happens);
+    }
+
+    /// What others change just before the next proposal arrives.
+    pub fn comes_between(&self, happens: Happens) {
+        self.between.lock().push(happens);
+    }
+}
+
+fn carry_out(changes: &Mutex<Vec<Happens>>) {
+    let changes = std::mem::take(&mut *changes.lock());
+    changes.into_iter().for_each(|happens| happens());
 }
 
 impl<L: TableLog> TableLog for Arc<FakeLog<L>> {
     fn propose(&self, change: TableChange, actor: &str, done: Proposed) {
+        carry_out(&self.between);
         self.proposed.lock().push((change.clone(), actor.to_owned()));
         let fate = self.fate.lock().clone();
         match fate {
@@ -135,5 +162,10 @@ impl<L: TableLog> TableLog for Arc<FakeLog<L>> {
             Fate::Failed(error) => done(Err(error)),
             Fate::Silent => self.log.propose(change, actor, Box::new(|_| {})),
         }
+    }
+
+    fn catch_up(&self, done: CaughtUp) {
+        carry_out(&self.late);
+        done(true);
     }
 }

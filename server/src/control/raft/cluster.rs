@@ -31,6 +31,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::codec;
+use super::incoming::{Incoming, Taken};
 use super::meeting::Meeting;
 use super::network::{Heard, Network};
 use super::orders::{MAX_ORDERS_IN_FLIGHT, VoteOrders};
@@ -66,6 +67,8 @@ pub struct ClusterStart<L, M> {
     pub cluster: ClusterId,
     /// The log's store.
     pub log: L,
+    /// Bytes of the store's entries that no snapshot has replaced. Must not block.
+    pub log_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
     /// The table's machine. It must show each version in `table` before `apply` and
     /// `install_snapshot` return, and after the node's own rooms know it.
     pub machine: M,
@@ -138,6 +141,8 @@ pub struct Cluster {
     pub(super) orders_in_flight: Arc<Semaphore>,
     pub(super) vote_orders: VoteOrders,
     pub(super) meeting: Arc<Mutex<Meeting>>,
+    incoming: Mutex<Incoming>,
+    pub(super) log_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
     pub(super) runtime: Handle,
     /// Since when this node has led, without a break.
     pub(super) led_since: Mutex<Option<Instant>>,
@@ -175,6 +180,8 @@ impl Cluster {
             orders_in_flight: Arc::new(Semaphore::new(MAX_ORDERS_IN_FLIGHT)),
             vote_orders: VoteOrders::default(),
             meeting: Arc::default(),
+            incoming: Mutex::default(),
+            log_bytes: start.log_bytes,
             runtime: Handle::current(),
             led_since: Mutex::new(None),
             leader_heard: Mutex::new(None),
@@ -209,7 +216,7 @@ impl Cluster {
         actor: &str,
     ) -> Result<(), FoundError> {
         let deadline = Instant::now() + FOUND_PATIENCE;
-        if !self.is_initialized().await {
+        if self.metrics.borrow().last_log_index.is_none() {
             let founders = BTreeSet::from([Member(self.me.node)]);
             let initialized = self.raft.initialize(founders).await;
             initialized.map_err(|error| FoundError::Log(error.to_string()))?;
@@ -336,22 +343,32 @@ impl Cluster {
         if self.table().node(from).is_some_and(|row| row.state == NodeState::Removed) {
             return Err(format!("node {from} is removed from the cluster"));
         }
+        // An empty log is a new node's, which has no vote, or one that was lost with all promises.
+        if !self.is_initialized().await {
+            return Err("this node's log is empty: it has no vote to give".to_owned());
+        }
         write(&self.raft.vote(request).await.map_err(|error| error.to_string())?)
     }
 
     async fn take_snapshot(&self, from: NodeId, body: &[u8]) -> Result<Vec<u8>, String> {
-        use openraft::error::{InstallSnapshotError, RaftError};
         let request: InstallSnapshotRequest<TableRaft> = read(body)?;
         check_sender(&request.vote, from)?;
+        let vote = request.vote;
+        let own = self.raft.with_raft_state(|state| *state.vote_ref()).await;
+        let own = own.map_err(|error| error.to_string())?;
+        if vote < own {
+            return write(&SnapshotAnswer::Taken(own));
+        }
         *self.leader_heard.lock() = Some(Instant::now());
-        let answer = match self.raft.install_snapshot(request).await {
-            Ok(taken) => SnapshotAnswer::Taken(taken.vote),
-            Err(RaftError::APIError(InstallSnapshotError::SnapshotMismatch(_))) => {
-                SnapshotAnswer::FromTheStart
+        let taken = self.incoming.lock().take(request);
+        write(&match taken.inspect_err(|why| tracing::error!(%from, "{why}"))? {
+            Taken::Kept => SnapshotAnswer::Taken(own),
+            Taken::FromTheStart => SnapshotAnswer::FromTheStart,
+            Taken::Whole(snapshot) => {
+                let installed = self.raft.install_full_snapshot(vote, snapshot).await;
+                SnapshotAnswer::Taken(installed.map_err(|error| error.to_string())?.vote)
             }
-            Err(error @ RaftError::Fatal(_)) => return Err(error.to_string()),
-        };
-        write(&answer)
+        })
     }
 }
 
@@ -394,6 +411,7 @@ impl Answers for Cluster {
                 CallKind::RaftSnapshot => cluster.take_snapshot(from, &body).await,
                 CallKind::Propose => cluster.take_proposal(from, &body).await,
                 CallKind::Order => cluster.take_order(&body).await,
+                CallKind::Read => cluster.take_read(&body).await,
                 CallKind::Meet => cluster.take_meet(from, &body).await,
             }
         })

@@ -37,6 +37,8 @@ pub struct Recovered {
     pub generation: u64,
     /// Who began it.
     pub node: NodeId,
+    /// The table version it began with.
+    pub version: u64,
 }
 
 /// Who asks.

@@ -23,7 +23,7 @@ use super::cluster::{Cluster, read, write};
 use super::meet::{self, FORMAT_VERSION};
 use super::meet::{MAX_SEEDS, MeetAnswer, MeetCall, Newcomer, Seed, Side, decide};
 use super::propose::PROPOSE_PATIENCE;
-use crate::control::ProposeError;
+use crate::control::{CATCH_UP_PATIENCE, ProposeError};
 
 /// For a newcomer to be put in the table: two entries, and two more if they are taken back.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(4 * PROPOSE_PATIENCE.as_secs());
@@ -113,6 +113,9 @@ impl Cluster {
         if self.table().cluster().is_none() {
             return MeetAnswer::Busy("this node is only just joining its cluster".to_owned());
         }
+        // Slots that were given up at another node a moment ago are free. If nobody can say, the
+        // proposals find out.
+        self.catch_up_until(Instant::now() + CATCH_UP_PATIENCE).await;
         match decide(&self.side(), &newcomer.side) {
             meet::Meeting::Refused(why) => MeetAnswer::Refused(why),
             meet::Meeting::WeJoin => {
@@ -246,6 +249,9 @@ fn not_now(error: ProposeError) -> MeetAnswer {
     MeetAnswer::Busy(match error {
         ProposeError::Fixed => "the table is fixed".to_owned(),
         ProposeError::NoQuorum => "no majority of voters answers: ask again".to_owned(),
+        ProposeError::TooLong { limit, got } => {
+            format!("the change takes {got} bytes, at most {limit} fit an entry of the log")
+        }
         ProposeError::Unknown => "the outcome is not known yet: ask again".to_owned(),
     })
 }

@@ -5,20 +5,23 @@
 //!                          ^  |         ^
 //!        Answers ----------+  |         +-- steward: one step of voters (pure) at a time
 //!                             +-- propose, orders, duties: entries and votes for operators
+//!                             +-- barrier: how far to apply before something is judged
 //!   meet (pure) <-- meeting: who dissolves into whom, and the accepting side of it
 //! ```
 //! Not authority: being leader allows proposing and nothing else (DESIGN 7).
 
+mod barrier;
 mod cluster;
 pub mod codec;
+mod compact;
 pub mod disk;
 mod duties;
+mod incoming;
 pub mod machine;
 pub mod meet;
 mod meeting;
 mod network;
 mod orders;
-pub mod packed;
 mod propose;
 mod steward;
 pub mod store;

@@ -28,7 +28,7 @@ use slots::NodeId;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::codec::{self, BadBody};
+use super::codec::{self, BadBytes};
 use super::tuning::{APPEND_BYTES, SILENT_AFTER};
 use super::types::{Member, TableRaft};
 use super::wire::SnapshotAnswer;
@@ -116,7 +116,7 @@ impl Span {
 #[derive(Clone, Debug)]
 enum CallFailed {
     Call(CallError),
-    Body(BadBody),
+    Body(BadBytes),
 }
 
 impl std::fmt::Display for CallFailed {

@@ -15,10 +15,11 @@ use slots::{NodeId, Proposal, Proposer, TableChange, TableVersion, Verdicts};
 use tokio::time::Instant;
 
 use super::cluster::{Cluster, Lead, read, write};
-use super::codec;
+use super::codec::{self, BadBytes, MAX_BODY_BYTES};
+use super::disk::MAX_ENTRY_BYTES;
 use super::wire::{ProposeAnswer, ProposeCall};
 use crate::control::ledger::{Entry, MAX_ACTOR_BYTES};
-use crate::control::{ProposeError, Proposed, TableLog};
+use crate::control::{CaughtUp, ProposeError, Proposed, TableLog};
 use crate::peer::{CallError, CallKind};
 
 /// For one proposal: a change of leader takes up to 2.4 s, and the next one twice that.
@@ -26,6 +27,12 @@ pub const PROPOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// Proposals of this node and forwarded to it that are under way: each holds an entry (up to
 /// 400 KiB, mostly 100 bytes); a table changes a few times a second.
 pub const MAX_PROPOSALS_IN_FLIGHT: usize = 256;
+
+/// Most bytes of an entry that is proposed: five times the largest that a whole table needs, and
+/// sent alone it fits a body with all that is around it. What is in the log can be sent.
+pub const MAX_PROPOSAL_BYTES: usize = 2 << 20;
+const _: () = assert!(MAX_PROPOSAL_BYTES <= MAX_ENTRY_BYTES);
+const _: () = assert!(2 * MAX_PROPOSAL_BYTES <= MAX_BODY_BYTES);
 
 /// One attempt at another node, when the change may be proposed again: a leader that is gone
 /// without a word is given up for the next one.
@@ -93,6 +100,10 @@ impl TableLog for Cluster {
             done(outcome);
         });
     }
+
+    fn catch_up(&self, done: CaughtUp) {
+        self.begin_to_catch_up(done);
+    }
 }
 
 impl Cluster {
@@ -118,6 +129,9 @@ impl Cluster {
     ) -> Result<Verdicts, ProposeError> {
         let repeats = may_repeat(&change);
         let entry = self.entry(change, actor);
+        if let Err(BadBytes::TooLong { limit, got }) = codec::pack::<MAX_PROPOSAL_BYTES>(&entry) {
+            return Err(ProposeError::TooLong { limit, got });
+        }
         let mut in_doubt = false;
         loop {
             let fate = match self.lead() {
@@ -173,7 +187,12 @@ impl Cluster {
         let Ok(body) = codec::encode(&ProposeCall { entry: entry.clone(), patience_ms }) else {
             return Fate::NotProposed;
         };
-        match self.calls.call(leader, CallKind::Propose, body, patience).await {
+        let call = self.calls.call(leader, CallKind::Propose, body, patience);
+        let answered = tokio::select! {
+            answer = call => answer,
+            () = self.another_leads(leader), if repeats => Err(CallError::NoAnswer),
+        };
+        match answered {
             Ok(answer) => match codec::decode(&answer) {
                 Ok(ProposeAnswer::Applied { version, verdicts }) => {
                     Fate::Applied(TableVersion(version), verdicts)
@@ -188,8 +207,18 @@ impl Cluster {
         }
     }
 
-    /// A change of another node. Refuses one that names another proposer than who sends it, and an
-    /// actor that is too long.
+    /// Waits until another node is known to lead: the one before will not answer for the log.
+    pub(super) async fn another_leads(&self, than: NodeId) {
+        let mut metrics = self.metrics.clone();
+        let other = metrics.wait_for(|now| now.current_leader.is_some_and(|new| new.0 != than));
+        if other.await.is_err() {
+            // The log has ended; the call is given up by its own patience.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// A change of another node. Refuses one that names another proposer than who sends it, an
+    /// actor that is too long, and an entry that is.
     pub(super) async fn take_proposal(&self, from: NodeId, body: &[u8]) -> Result<Vec<u8>, String> {
         let ProposeCall { entry, patience_ms } = read(body)?;
         let by = entry.proposal.by.node;
@@ -200,6 +229,7 @@ impl Cluster {
             let got = entry.actor.len();
             return Err(format!("an actor is at most {MAX_ACTOR_BYTES} bytes, got {got}"));
         }
+        codec::pack::<MAX_PROPOSAL_BYTES>(&entry).map_err(|bad| format!("an entry of {bad}"))?;
         let Ok(_permit) = self.in_flight.try_acquire() else {
             return write(&ProposeAnswer::Busy);
         };

@@ -1,7 +1,7 @@
-//! The leader's chores: one step of voters at a time, and tombstones whose time is over.
+//! The leader's chores: one step of voters at a time, and tombstones whose time is over. Every
+//! node's: a log that is not too heavy.
 //!
-//! Not the decision which step (`voters`). Runs on every node and does nothing where it does not
-//! lead.
+//! Not the decision which step (`voters`), nor when a log is heavy (`compact`). Runs on every node.
 //!
 //! Invariant: one change of members is under way at most; nodes are never replaced in place.
 
@@ -15,6 +15,7 @@ use slots::{NodeId, NodeState, SlotTable, TableChange};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::cluster::{Cluster, Lead};
+use super::compact::{Relief, relief};
 use super::tuning::CAUGHT_UP_ENTRIES;
 use super::types::Member;
 use super::voters::{Candidate, Council, Reach, Step};
@@ -56,6 +57,7 @@ impl Steward {
     async fn look(&mut self, cluster: &Cluster) {
         let table = cluster.table();
         self.note_tombstones(&table);
+        compact(cluster).await;
         let leads = cluster.lead() == Lead::Mine;
         {
             let mut since = cluster.led_since.lock();
@@ -112,6 +114,22 @@ impl Steward {
             // What comes to nothing is tried again at the next look.
             let _ = cluster.write_here(entry, Instant::now() + STEP_PATIENCE).await;
         }
+    }
+}
+
+/// Makes a heavy log lighter: on every node, for each has its own files.
+async fn compact(cluster: &Cluster) {
+    let relief = relief((cluster.log_bytes)(), &cluster.metrics.borrow());
+    let trigger = cluster.raft.trigger();
+    let asked = match relief {
+        None => return,
+        Some(Relief::Purge(upto)) => trigger.purge_log(upto).await,
+        Some(Relief::Snapshot) => trigger.snapshot().await,
+    };
+    tracing::debug!(?relief, "the table's log is heavy");
+    if let Err(error) = asked {
+        // The log has ended, and so does the node.
+        tracing::warn!(%error, "the table's log is not made lighter");
     }
 }
 

@@ -214,6 +214,12 @@ impl LogStore {
         self.log.lock().bytes
     }
 
+    /// `entry_bytes`, asked without a handle on the log's writer.
+    pub fn scales(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
+        let log = Arc::clone(&self.log);
+        move || log.lock().bytes
+    }
+
     /// Sizes and troubles of the files, for metrics and for the choice when to compact.
     pub fn gauge(&self) -> &Arc<Gauge> {
         &self.gauge

@@ -1,7 +1,9 @@
 //! Whole clusters in one runtime: in-memory stores, an in-process network whose links can be cut,
 //! and time that passes when nobody has work.
 
+mod barrier;
 mod chaos;
+mod compaction;
 mod joining;
 mod links;
 mod memory;
@@ -157,6 +159,7 @@ impl Town {
             identity,
             cluster,
             log: log.clone(),
+            log_bytes: Box::new(|| 0),
             machine: machine.clone(),
             table: machine.table(),
             calls: self.links.port(node_id(n)),
@@ -285,6 +288,14 @@ impl Town {
 async fn propose(cluster: &Cluster, change: TableChange) -> Result<Verdicts, ProposeError> {
     let (tell, told) = oneshot::channel();
     cluster.propose(change, "a test", Box::new(move |outcome| drop(tell.send(outcome))));
+    told.await.expect("the outcome is told")
+}
+
+async fn catch_up(cluster: &Cluster) -> bool {
+    let (tell, told) = oneshot::channel();
+    cluster.catch_up(Box::new(move |outcome| {
+        let _ = tell.send(outcome);
+    }));
     told.await.expect("the outcome is told")
 }
 

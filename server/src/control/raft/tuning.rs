@@ -27,8 +27,9 @@ pub(super) const APPEND_BYTES: usize = 256 << 10;
 /// Entries after which a snapshot is taken: with entries of 100 bytes to 10 KiB the log stays
 /// within 5 MiB, and a snapshot (up to 1.4 MiB) costs less than the entries it replaces.
 pub(super) const SNAPSHOT_EVERY_ENTRIES: u64 = 500;
-/// Entries kept behind a snapshot: a node that was away for a few minutes needs no snapshot.
-pub(super) const KEPT_ENTRIES: u64 = 200;
+/// Entries kept behind a snapshot: what a node lacks that was away for seconds, mostly, and a
+/// small part of what a snapshot replaces.
+pub(super) const KEPT_ENTRIES: u64 = 100;
 /// A follower further behind gets a snapshot instead of entries.
 const LAG_FOR_SNAPSHOT_ENTRIES: u64 = 1000;
 /// Entries purged at once: the log's file is not cut for each entry.

@@ -35,6 +35,22 @@ pub(super) enum ProposeAnswer {
     Unknown,
 }
 
+/// How far must a node have applied the log to know what was agreed on?
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct ReadCall {
+    /// How long the caller waits, ms.
+    pub(super) patience_ms: u64,
+}
+
+/// The answer to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum ReadAnswer {
+    /// Up to this version.
+    End { version: u64 },
+    /// Another node leads, or nobody, or no majority follows.
+    NotLeader,
+}
+
 /// An order about members and votes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum LogOrder {

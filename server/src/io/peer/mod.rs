@@ -182,6 +182,12 @@ impl PeerNet {
         self.inner.dial.notify_one();
     }
 
+    /// Takes in an address book that was kept (`book_text`): after a `switch` to the same cluster.
+    pub fn remember(&self, book: &str) {
+        self.inner.state.lock().remember(book, clock::now().mono_ns);
+        self.inner.dial.notify_one();
+    }
+
     /// Members of the cluster and where they are, as someone trusted said: they are dialed.
     pub fn learn(&self, addresses: &[Address]) {
         self.inner.state.lock().learn(addresses, clock::now().mono_ns);

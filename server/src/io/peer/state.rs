@@ -356,6 +356,10 @@ impl State {
         self.handles()
     }
 
+    pub(super) fn remember(&mut self, book: &str, now_ns: u64) {
+        self.book.read(book, now_ns);
+    }
+
     pub(super) fn book_text(&self) -> String {
         self.book.text()
     }

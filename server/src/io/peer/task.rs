@@ -308,9 +308,9 @@ fn went_down(inner: &Inner, handle: &Handle, down: &Down) {
     if let (Down::RefusedBy { by, is_proven: true }, Some(hello)) = (down, &end.hello)
         && !by.code.is_quiet()
     {
-        let (code, text) = (by.code, by.text.clone());
+        let (code, detail, text) = (by.code, by.detail, by.text.clone());
         let node = hello.identity.node;
-        inner.notices.notice(Notice::RefusedBy { node, code, text });
+        inner.notices.notice(Notice::RefusedBy { node, code, detail, text });
     }
 }
 

@@ -3,9 +3,12 @@
 //! Invariant: no key is lost. A slot is taken away only after it was sealed and found empty
 //! under its lock, so no write comes in between; what is sealed for nothing is opened again.
 
-use slots::{LossConsent, SLOTS, SlotId, SlotRange, SlotRanges, SlotTable, TableChange, Verdicts};
+use slots::{
+    ChangeRefused, LossConsent, SLOTS, SlotId, SlotRange, SlotRanges, SlotTable, TableChange,
+    Verdicts,
+};
 
-use crate::command::waiting::propose;
+use crate::command::waiting::{self, propose};
 use crate::command::{Args, CommandError, NodeCx, NodeState, Outcome};
 use crate::control::ProposeError;
 use crate::slot::{Op, Owned, Ownership, Patience};
@@ -14,26 +17,24 @@ use crate::store::table::ScanPos;
 
 /// CLUSTER ADDSLOTS.
 pub(super) fn add_slots(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
-    let slots = Named::singles(&cx.node.topology().table, Direction::Add, args)?;
-    assign(cx, slots)
+    change(cx, Direction::Add, |table| Named::singles(table, Direction::Add, args))
 }
 
 /// CLUSTER ADDSLOTSRANGE.
 pub(super) fn add_slots_range(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
-    let slots = Named::ranges(&cx.node.topology().table, Direction::Add, args)?;
-    assign(cx, slots)
+    check_pairs(args, "cluster|addslotsrange")?;
+    change(cx, Direction::Add, |table| Named::ranges(table, Direction::Add, args))
 }
 
 /// CLUSTER DELSLOTS.
 pub(super) fn del_slots(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
-    let slots = Named::singles(&cx.node.topology().table, Direction::Delete, args)?;
-    unassign(cx, slots)
+    change(cx, Direction::Delete, |table| Named::singles(table, Direction::Delete, args))
 }
 
 /// CLUSTER DELSLOTSRANGE.
 pub(super) fn del_slots_range(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
-    let slots = Named::ranges(&cx.node.topology().table, Direction::Delete, args)?;
-    unassign(cx, slots)
+    check_pairs(args, "cluster|delslotsrange")?;
+    change(cx, Direction::Delete, |table| Named::ranges(table, Direction::Delete, args))
 }
 
 /// CLUSTER FLUSHSLOTS.
@@ -42,8 +43,44 @@ pub(super) fn flush_slots(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
         let text = "ERR DB must be empty to perform CLUSTER FLUSHSLOTS.";
         return Err(CommandError::Static(text));
     }
-    let topology = cx.node.topology();
-    unassign(cx, topology.table.slots_of(topology.me))
+    let me = cx.node.topology().me;
+    change(cx, Direction::Delete, |table| Ok(table.slots_of(me)))
+}
+
+fn check_pairs(args: &Args<'_>, command: &str) -> Outcome {
+    if args.len().is_multiple_of(2) { Ok(()) } else { Err(CommandError::arity(command)) }
+}
+
+/// Judges the slots by the newest table, and proposes. Slots that were changed between the two
+/// are judged once more.
+fn change(
+    cx: &mut NodeCx<'_>,
+    direction: Direction,
+    judge_slots: impl Fn(&SlotTable) -> Result<SlotRanges, CommandError>,
+) -> Outcome {
+    waiting::catch_up(cx)?;
+    let slots = judge_slots(&cx.node.topology().table)?;
+    let mut outcome = direction.propose(cx, slots)?;
+    let stale = stale(&outcome);
+    if !stale.is_empty() {
+        let table = cx.node.topology().table;
+        let mut named = Named::new(&table, direction);
+        stale.iter().try_for_each(|slot| named.add(slot))?;
+        outcome = direction.propose(cx, stale)?;
+    }
+    judge(outcome)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// The slots that were changed after they were judged, if all others were accepted.
+fn stale(outcome: &Result<Verdicts, ProposeError>) -> SlotRanges {
+    let Ok(verdicts) = outcome else { return SlotRanges::new() };
+    let is_stale = |refusal: ChangeRefused| matches!(refusal, ChangeRefused::Stale { .. });
+    if verdicts.whole().is_err() || !verdicts.refused().all(|(refusal, _)| is_stale(refusal)) {
+        return SlotRanges::new();
+    }
+    verdicts.refused().flat_map(|(_, slots)| slots.iter()).collect()
 }
 
 /// Which way slots go.
@@ -82,12 +119,6 @@ impl<'t> Named<'t> {
         direction: Direction,
         args: &Args<'_>,
     ) -> Result<SlotRanges, CommandError> {
-        if !args.len().is_multiple_of(2) {
-            return Err(CommandError::arity(match direction {
-                Direction::Add => "cluster|addslotsrange",
-                Direction::Delete => "cluster|delslotsrange",
-            }));
-        }
         let mut named = Named::new(table, direction);
         for at in (2..args.len()).step_by(2) {
             let (first, last) = (parse_slot(args.at(at))?, parse_slot(args.at(at + 1))?);
@@ -126,15 +157,27 @@ pub(super) fn parse_slot(word: &[u8]) -> Result<SlotId, CommandError> {
     number.and_then(SlotId::new).ok_or(refusal)
 }
 
-fn assign(cx: &mut NodeCx<'_>, slots: SlotRanges) -> Outcome {
-    let topology = cx.node.topology();
-    let seen = topology.table.version();
-    judge(propose(cx, TableChange::AssignSlots { slots, to: topology.me, seen })?)?;
-    cx.reply.ok();
-    Ok(())
+impl Direction {
+    fn propose(
+        self,
+        cx: &mut NodeCx<'_>,
+        slots: SlotRanges,
+    ) -> Result<Result<Verdicts, ProposeError>, CommandError> {
+        match self {
+            Direction::Add => {
+                let topology = cx.node.topology();
+                let seen = topology.table.version();
+                propose(cx, TableChange::AssignSlots { slots, to: topology.me, seen })
+            }
+            Direction::Delete => unassign(cx, slots),
+        }
+    }
 }
 
-fn unassign(cx: &mut NodeCx<'_>, slots: SlotRanges) -> Outcome {
+fn unassign(
+    cx: &mut NodeCx<'_>,
+    slots: SlotRanges,
+) -> Result<Result<Verdicts, ProposeError>, CommandError> {
     let mut seals = Seals { node: cx.node, sealed: Vec::new(), unsure: Vec::new() };
     for slot in slots.iter() {
         seals.seal(cx, slot)?;
@@ -144,9 +187,7 @@ fn unassign(cx: &mut NodeCx<'_>, slots: SlotRanges) -> Outcome {
     let consent = LossConsent::NotGiven;
     let outcome = propose(cx, TableChange::UnassignSlots { slots, seen, consent })?;
     seals.note(&outcome);
-    judge(outcome)?;
-    cx.reply.ok();
-    Ok(())
+    Ok(outcome)
 }
 
 /// Slots closed to commands until the table has decided. Those that it left to this node are
@@ -167,18 +208,19 @@ impl Seals<'_> {
             return Ok(());
         }
         let sealed = cx.enter(slot, Patience::Spin, |owned| {
-            let is_empty = empties(owned);
-            if is_empty {
-                node.rooms.install(slot, Ownership::Sealed, owned.epoch());
-            }
-            is_empty
+            let served = (Ownership::Owned, owned.epoch());
+            empties(owned).then(|| node.rooms.install_over(slot, served, Ownership::Sealed))
         })?;
         match sealed {
-            Some(true) => {
+            Some(Some(true)) => {
                 self.sealed.push(slot);
                 Ok(())
             }
-            Some(false) => {
+            // The table changed in between.
+            Some(Some(false)) => {
+                Err(CommandError::err(format_args!("Slot {slot} is not this node's")))
+            }
+            Some(None) => {
                 let why = "holds keys: delete or move them first";
                 Err(CommandError::err(format_args!("Slot {slot} {why}")))
             }
@@ -211,8 +253,9 @@ impl Seals<'_> {
 impl Drop for Seals<'_> {
     fn drop(&mut self) {
         for slot in self.sealed.drain(..).chain(self.unsure.drain(..)) {
-            if let (Ownership::Sealed, epoch) = self.node.rooms.ownership(slot) {
-                self.node.rooms.install(slot, Ownership::Owned, epoch);
+            let now = self.node.rooms.ownership(slot);
+            if now.0 == Ownership::Sealed {
+                self.node.rooms.install_over(slot, now, Ownership::Owned);
             }
         }
     }
@@ -235,19 +278,7 @@ fn empties(owned: &mut Owned<'_>) -> bool {
 }
 
 fn judge(outcome: Result<Verdicts, ProposeError>) -> Outcome {
-    let verdicts = outcome.map_err(|error| {
-        CommandError::Static(match error {
-            ProposeError::Fixed => {
-                "ERR the slot table was fixed at the start and is shared with other nodes: it \
-                 cannot be changed"
-            }
-            ProposeError::NoQuorum => "CLUSTERDOWN no quorum: the change was not made",
-            ProposeError::Unknown => {
-                "ERR it is not known whether the change was made: look at CLUSTER SLOTS, and give \
-                 the command again if it was not"
-            }
-        })
-    })?;
+    let verdicts = outcome.map_err(not_proposed)?;
     verdicts.whole().map_err(|refusal| CommandError::err(format_args!("refused: {refusal}")))?;
     match verdicts.refused().next() {
         None => Ok(()),
@@ -255,4 +286,29 @@ fn judge(outcome: Result<Verdicts, ProposeError>) -> Outcome {
             Err(CommandError::err(format_args!("refused for slots {slots}: {refusal}")))
         }
     }
+}
+
+fn not_proposed(error: ProposeError) -> CommandError {
+    CommandError::Static(match error {
+        ProposeError::Fixed => {
+            "ERR the slot table was fixed at the start and is shared with other nodes: it cannot \
+             be changed"
+        }
+        ProposeError::NoQuorum => "CLUSTERDOWN no quorum: the change was not made",
+        ProposeError::Unknown => {
+            "ERR it is not known whether the change was made: look at CLUSTER SLOTS, and give the \
+             command again if it was not"
+        }
+        ProposeError::TooLong { limit, got } => {
+            return CommandError::err(format_args!("{}", too_long(limit, got)));
+        }
+    })
+}
+
+/// A change that no entry of the log can hold: it can be made in parts.
+pub(in crate::command::families) fn too_long(limit: usize, got: usize) -> String {
+    format!(
+        "the change takes {got} bytes, at most {limit} fit an entry of the log: it was not made; \
+         give shorter values, or fewer slots at once"
+    )
 }

@@ -14,6 +14,7 @@ mod topology;
 use crate::command::families::help;
 use crate::command::flag::{ADMIN, LOADING, LONG, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
 use crate::command::{Args, Command, Group, Handler, NodeCx, Outcome};
+pub(super) use change::too_long;
 
 pub use kept::TopologyReplies;
 

@@ -52,6 +52,7 @@ fn bus_endpoint(args: &Args<'_>) -> Result<Endpoint, CommandError> {
 
 /// CLUSTER FORGET. A node that was removed before is forgotten already.
 pub(super) fn forget(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
+    waiting::catch_up(cx)?;
     let topology = cx.node.topology();
     let word = args.at(2);
     match known_node(&topology, word) {

@@ -10,7 +10,7 @@ use crate::control::seat::Standing;
 use crate::control::{FixedTable, ProposeError};
 use crate::resp::Proto;
 use crate::slot::Ownership;
-use crate::testing::fakes::{Ending, FakeLog, FakeOrders, Fate, peer};
+use crate::testing::fakes::{Ending, FakeLog, FakeOrders, Fate, Happens, peer};
 use crate::testing::{TestNode, play_file, run_script};
 
 /// A node that owns a hole-ridden first third, beside two others.
@@ -227,6 +227,55 @@ fn slots_of_unknown_fate_stay_sealed_until_the_table_answers() {
     assert_eq!(rig.call("SET {06S} 1"), "+OK\r\n");
 }
 
+/// Slot 5 is given to this node or taken from it, each time as of then.
+fn slot_5(rig: &Rig, steps: &'static [Step]) -> Happens {
+    let node = rig.node.node.clone();
+    Box::new(move || {
+        for step in steps {
+            let topology = node.topology();
+            let (slots, seen) = ("5".parse().expect("a slot"), topology.table.version());
+            let consent = slots::LossConsent::AcceptLoss;
+            let change = match step {
+                Step::Given => TableChange::AssignSlots { slots, to: topology.me, seen },
+                Step::Taken => TableChange::UnassignSlots { slots, seen, consent },
+            };
+            node.table_log.propose(change, "another node", Box::new(|_| {}));
+        }
+    })
+}
+
+enum Step {
+    Given,
+    Taken,
+}
+
+#[test]
+fn slots_given_up_elsewhere_a_moment_ago_are_free_here() {
+    let mut rig = rig("0-100", &[]);
+    rig.log.is_behind(slot_5(&rig, &[Step::Taken]));
+    assert_eq!(rig.call("CLUSTER ADDSLOTSRANGE 5 5"), "+OK\r\n");
+    rig.log.is_behind(slot_5(&rig, &[Step::Taken]));
+    assert_eq!(rig.call("CLUSTER DELSLOTS 5"), "-ERR Slot 5 is already unassigned\r\n");
+    rig.log.is_behind(slot_5(&rig, &[Step::Given]));
+    assert_eq!(rig.call("CLUSTER FLUSHSLOTS"), "+OK\r\n");
+    assert_eq!(rig.node.node.topology().table.unassigned(), slots::SlotRanges::all());
+}
+
+#[test]
+fn slots_that_change_between_judgement_and_proposal_are_judged_once_more() {
+    let mut rig = rig("0-3", &[]);
+    let me = rig.node.node.topology().me;
+    rig.log.comes_between(slot_5(&rig, &[Step::Given, Step::Taken]));
+    assert_eq!(rig.call("CLUSTER ADDSLOTS 4 5 6"), "+OK\r\n", "free before and after");
+    assert_eq!(rig.node.node.topology().table.slots_of(me).to_string(), "0-6");
+    rig.log.comes_between(slot_5(&rig, &[Step::Taken, Step::Given]));
+    assert_eq!(rig.call("CLUSTER DELSLOTS 5 6"), "+OK\r\n");
+    rig.call("CLUSTER ADDSLOTS 5");
+    rig.log.comes_between(slot_5(&rig, &[Step::Taken]));
+    let taken = "-ERR refused for slots 5: nobody owns it: assign it first\r\n";
+    assert_eq!(rig.call("CLUSTER DELSLOTS 5"), taken);
+}
+
 #[test]
 fn a_node_without_a_seat_answers_for_no_key_and_never_moved() {
     let mut rig = rig("0-100", &[(7002, "101-16383")]);
@@ -250,6 +299,22 @@ fn only_rows_that_changed_are_installed() {
     node.install_standing(Standing::Starting);
     node.install_standing(Standing::Seated);
     assert_eq!(node.rooms.ownership(slot).0, Ownership::Owned);
+}
+
+#[test]
+fn keys_of_a_slot_that_went_to_another_node_do_not_come_back_with_the_slot() {
+    let mut rig = rig("0-16383", &[]);
+    let node = rig.node.node.clone();
+    let slot = slots::slot_of(b"foo");
+    for lost_to in [Ownership::Foreign, Ownership::Unassigned] {
+        assert_eq!(rig.call("SET foo 1 EX 100"), "+OK\r\n");
+        assert_eq!(rig.call("DBSIZE"), ":1\r\n");
+        node.rooms.install(slot, lost_to, slots::Epoch(50));
+        assert_eq!((node.key_count(), node.key_bytes()), (0, 0), "{lost_to:?}");
+        node.rooms.install(slot, Ownership::Owned, slots::Epoch(51));
+        assert_eq!(rig.call("GET foo"), "$-1\r\n");
+        assert_eq!(rig.call("DBSIZE"), ":0\r\n");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use slots::admin::{Done, RefusedSlots};
 use slots::{ChangeRefused, ClusterId, Endpoint, NodeRow, SlotRanges, TableChange, TableVersion};
 
 use super::{named_node, reply_json, text};
+use crate::command::families::cluster::too_long;
 use crate::command::waiting::{self, ORDER_LIMIT};
 use crate::command::{Args, CommandError, NodeCx, Outcome};
 use crate::control::ProposeError;
@@ -23,6 +24,7 @@ pub(super) fn node(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     if is("add", 4..=4) {
         return carry_out(cx, Order::Meet { bus: bus_endpoint(args.at(3))? });
     }
+    waiting::catch_up(cx)?;
     let topology = cx.node.topology();
     let named = |at: usize| named_node(&topology, args.at(at));
     if is("remove", 4..=4) {
@@ -125,6 +127,7 @@ fn change_row(cx: &mut NodeCx<'_>, row: &NodeRow, change: TableChange, text: Str
 /// SLOTD ASSIGN.
 pub(super) fn assign(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     let slots: SlotRanges = text(args.at(2)).parse().map_err(CommandError::err)?;
+    waiting::catch_up(cx)?;
     let topology = cx.node.topology();
     let row = named_node(&topology, args.at(3))?;
     if !args.at(4).eq_ignore_ascii_case(b"seen") {
@@ -198,6 +201,9 @@ fn not_proposed(error: ProposeError) -> CommandError {
         ProposeError::NoQuorum => {
             "NOQUORUM no majority of the voters answers: start their nodes again, then give the \
              order again"
+        }
+        ProposeError::TooLong { limit, got } => {
+            return CommandError::Text(format!("REFUSED {}", too_long(limit, got)));
         }
         ProposeError::Unknown => {
             "UNKNOWN the time was up before the outcome was known: look at SLOTD STATUS; the order \

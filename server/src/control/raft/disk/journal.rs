@@ -13,7 +13,7 @@ use super::record::{
 };
 use super::recover::{Recovered, replay, settle};
 use super::segment::{HEADER_BYTES, Header, Scan, scan};
-use super::snap::{MAX_FILE_BYTES, Snap};
+use super::snap::{MAX_SNAPSHOT_FILE_BYTES, Snap};
 use super::vote::{VOTE_BYTES, parse_vote};
 use super::{
     LogId, RaftDisk, Record, SEGMENT_BYTES, SNAPSHOT_FILE, SPARE_FILE, UNFINISHED_SUFFIX,
@@ -83,7 +83,7 @@ impl<D: RaftDisk> Journal<D> {
         let files = disk.list()?;
         let scans = read_segments(&mut disk, &files)?;
         let vote = disk.read(VOTE_FILE, VOTE_BYTES as u64)?;
-        let snapshot = disk.read(SNAPSHOT_FILE, MAX_FILE_BYTES as u64)?;
+        let snapshot = disk.read(SNAPSHOT_FILE, MAX_SNAPSHOT_FILE_BYTES as u64)?;
         let tail = scans.last().map(|scan| (scan.end, scan.synced, scan.torn_until));
         let mut segments: VecDeque<Segment> = scans.iter().map(Segment::of).collect();
         let mut state = replay(scans)?;

@@ -28,7 +28,7 @@ pub use error::{Damage, DiskError, Doing, StoreError};
 pub use journal::{Journal, Sizes};
 pub use record::{MAX_ENTRY_BYTES, Record, entry_content};
 pub use recover::{Cut, Recovered};
-pub use snap::{MAX_SNAPSHOT_BYTES, Snap};
+pub use snap::{MAX_SNAPSHOT_BYTES, MAX_SNAPSHOT_FILE_BYTES, Snap};
 pub use writer::{Desk, Done, Gauge, Job, OnFatal, Work, Writer};
 
 use crate::control::raft::types::{Member, TableRaft};

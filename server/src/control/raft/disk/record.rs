@@ -12,7 +12,7 @@ use openraft::CommittedLeaderId;
 use slots::NodeId;
 
 use super::{Fields, LogEntry, LogId};
-use crate::control::raft::packed::{Unpackable, pack, unpack};
+use crate::control::raft::codec::{BadBytes, pack, unpack};
 use crate::control::raft::types::Member;
 
 /// Most bytes of a packed entry: a change of all slots with a mark for each stays below 1 MiB.
@@ -43,7 +43,7 @@ pub enum Record {
 }
 
 /// An entry's record as its frame holds it.
-pub fn entry_content(entry: &LogEntry) -> Result<Vec<u8>, Unpackable> {
+pub fn entry_content(entry: &LogEntry) -> Result<Vec<u8>, BadBytes> {
     let payload = pack::<MAX_ENTRY_BYTES>(&entry.payload)?;
     let mut content = Vec::with_capacity(64 + payload.len());
     content.push(KIND_ENTRY);

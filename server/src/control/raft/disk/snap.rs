@@ -15,7 +15,7 @@ use openraft::SnapshotMeta;
 use super::error::{Damage, StoreError};
 use super::{Fields, LogId, SNAPSHOT_FILE};
 use crate::control::ledger::Ledger;
-use crate::control::raft::packed::{Unpackable, pack, unpack};
+use crate::control::raft::codec::{BadBytes, pack, unpack};
 use crate::control::raft::types::Member;
 
 /// Most bytes of a packed ledger: a table of 1,000 nodes in 16,384 runs with its history takes
@@ -23,8 +23,8 @@ use crate::control::raft::types::Member;
 pub const MAX_SNAPSHOT_BYTES: usize = 64 * 1024 * 1024;
 /// Most bytes of the place: openraft names every node twice at most.
 const MAX_PLACE_BYTES: usize = 1024 * 1024;
-/// Most bytes of the file.
-pub(super) const MAX_FILE_BYTES: usize = HEADER_BYTES + MAX_PLACE_BYTES + MAX_SNAPSHOT_BYTES;
+/// Most bytes of the file, and of what is sent.
+pub const MAX_SNAPSHOT_FILE_BYTES: usize = HEADER_BYTES + MAX_PLACE_BYTES + MAX_SNAPSHOT_BYTES;
 /// Format of the file.
 const SNAPSHOT_FORMAT: u16 = 1;
 
@@ -53,7 +53,7 @@ impl Snap {
         last: Option<LogId>,
         members: openraft::StoredMembership<Member, openraft::EmptyNode>,
         ledger: Ledger,
-    ) -> Result<Snap, Unpackable> {
+    ) -> Result<Snap, BadBytes> {
         let image = pack::<MAX_SNAPSHOT_BYTES>(&ledger)?;
         let (term, index) = last.map_or((0, 0), |id| (id.leader_id.term, id.index));
         let snapshot_id = format!("{term}-{index}-{:08x}", crc32c::crc32c(&image));
@@ -101,7 +101,7 @@ impl Snap {
     }
 }
 
-fn file_bytes(place: &Place, image: &[u8]) -> Result<Vec<u8>, Unpackable> {
+fn file_bytes(place: &Place, image: &[u8]) -> Result<Vec<u8>, BadBytes> {
     let place = pack::<MAX_PLACE_BYTES>(place)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + place.len() + image.len());
     bytes.extend_from_slice(MAGIC);

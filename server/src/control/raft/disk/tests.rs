@@ -407,7 +407,7 @@ fn a_note_of_commits_costs_no_sync_and_comes_back() {
 #[test]
 fn an_entry_too_large_is_refused_before_the_disk_sees_it() {
     let packed = entry_content(&entry(1, 1, MAX_ENTRY_BYTES));
-    assert!(packed.is_err_and(|error| error.to_string().contains("at most 4194304 fit")));
+    assert!(packed.is_err_and(|error| error.to_string().contains("at most 4194304 are allowed")));
     assert!(entry_content(&entry(1, 1, MAX_ENTRY_BYTES - 200)).is_ok());
 }
 

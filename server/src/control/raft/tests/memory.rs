@@ -16,7 +16,7 @@ use slots::{SlotTable, TableVersion};
 use tokio::sync::watch;
 
 use crate::control::ledger::Ledger;
-use crate::control::raft::codec;
+use crate::control::raft::disk::Snap;
 use crate::control::raft::types::{Applied, Member, TableRaft};
 
 type Stored<T> = Result<T, StorageError<Member>>;
@@ -165,13 +165,10 @@ impl MemoryMachine {
 impl RaftSnapshotBuilder<TableRaft> for MemoryMachine {
     async fn build_snapshot(&mut self) -> Stored<Snapshot<TableRaft>> {
         let mut machine = self.machine.lock();
-        let image = codec::encode(&machine.state.ledger)
+        let State { ledger, last, members } = machine.state.clone();
+        let snap = Snap::new(last, members, ledger)
             .map_err(|bad| StorageIOError::read_state_machine(&bad))?;
-        let meta = SnapshotMeta {
-            last_log_id: machine.state.last,
-            last_membership: machine.state.members.clone(),
-            snapshot_id: format!("{:?}", machine.state.last.map(|last| last.index)),
-        };
+        let (meta, image) = (snap.place, snap.bytes.to_vec());
         machine.snapshot = Some((meta.clone(), image.clone()));
         Ok(Snapshot { meta, snapshot: Box::new(Cursor::new(image)) })
     }
@@ -230,7 +227,7 @@ impl RaftStateMachine<TableRaft> for MemoryMachine {
         snapshot: Box<Cursor<Vec<u8>>>,
     ) -> Stored<()> {
         let image = snapshot.into_inner();
-        let ledger: Ledger = codec::decode(&image)
+        let Snap { ledger, .. } = Snap::parse(image.clone())
             .map_err(|bad| StorageIOError::read_snapshot(Some(meta.signature()), &bad))?;
         let mut machine = self.machine.lock();
         self.shown.send_replace(Arc::clone(ledger.table()));

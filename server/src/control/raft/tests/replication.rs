@@ -92,6 +92,23 @@ async fn a_proposal_waits_for_the_next_leader() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_that_stands_still_is_given_up_when_another_leads() {
+    let town = Town::of(3).await;
+    for round in 0..5 {
+        let old = town.leader().expect("a leader");
+        let other = if old == 1 { 2 } else { 1 };
+        town.links.slow_down(node_id(old), Duration::from_secs(3600));
+        let begun = Instant::now();
+        let verdicts = propose(town.cluster(other), label(1, &round.to_string())).await;
+        assert_eq!(verdicts.expect("in time").all(), Ok(()));
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        town.links.slow_down(node_id(old), Duration::ZERO);
+        town.until_equal().await;
+        town.until("a leader", |town| town.leader().is_some()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_majority_nothing_is_proposed() {
     let mut town = Town::of(3).await;
     let leader = town.leader().expect("a leader");
@@ -138,6 +155,46 @@ async fn proposals_over_the_limit_are_refused_at_once() {
     assert_eq!(propose(town.cluster(1), label(1, "x")).await, Err(ProposeError::NoQuorum));
     drop(permits);
     assert!(propose(town.cluster(1), label(1, "x")).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_longer_than_an_entry_is_refused_before_it_is_in_the_log() {
+    let town = Town::of(2).await;
+    let long = "x".repeat(super::super::propose::MAX_PROPOSAL_BYTES);
+    for n in [1, 2] {
+        let outcome = propose(town.cluster(n), label(1, &long)).await;
+        assert!(matches!(outcome, Err(ProposeError::TooLong { .. })), "{outcome:?}");
+    }
+    let entry = town.cluster(2).entry(label(1, &long), "a test");
+    let call = super::super::wire::ProposeCall { entry, patience_ms: 1000 };
+    let body = codec::encode(&call).expect("it fits a body");
+    let answer = town.links.port(node_id(2)).call(node_id(1), CallKind::Propose, body, PATIENCE);
+    let Err(CallError::Refused(why)) = answer.await else { panic!("taken") };
+    assert!(why.starts_with("an entry of 2"), "{why}");
+    let longest = &long[..long.len() - 1000];
+    assert!(propose(town.cluster(2), label(1, longest)).await.is_ok(), "it can be sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_snapshot_is_refused_and_does_not_end_the_log() {
+    let town = Town::of(2).await;
+    let snap = crate::control::raft::disk::kit::snap(crate::control::raft::disk::kit::id(99, 99));
+    let vote = openraft::Vote::new_committed(99, super::super::types::Member(node_id(1)));
+    let (mut data, done) = (snap.bytes.to_vec(), true);
+    data[40] ^= 1;
+    let piece = openraft::raft::InstallSnapshotRequest::<super::super::types::TableRaft> {
+        vote,
+        meta: snap.place.clone(),
+        offset: 0,
+        data,
+        done,
+    };
+    let body = codec::encode(&piece).expect("it is short");
+    let port = town.links.port(node_id(1));
+    let answer = port.call(node_id(2), CallKind::RaftSnapshot, body, PATIENCE).await;
+    let Err(CallError::Refused(why)) = answer else { panic!("{answer:?}") };
+    assert!(why.contains("the snapshot cannot be read"), "{why}");
+    assert!(propose(town.cluster(2), label(2, "x")).await.is_ok(), "the log goes on");
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,4 +252,28 @@ async fn a_sole_voter_leads_at_once_after_a_restart() {
     let begun = Instant::now();
     town.until("it leads", |town| town.leader() == Some(1)).await;
     assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_lost_its_log_is_sent_it_again_and_gives_no_vote_before() {
+    let mut town = Town::of(4).await;
+    let lost = (1..=4).find(|n| town.view(1).learners == [node_id(*n)]).expect("one learner");
+    propose(town.cluster(1), label(1, "x")).await.expect("it is committed");
+    town.until_equal().await;
+    town.stop(lost).await;
+    let leader = town.leader().expect("a leader");
+    town.links.isolate(node_id(leader));
+    let machine = MemoryMachine::in_common(&town.history);
+    town.start_with(lost, cluster_id(1), 2, MemoryLog::default(), machine).await;
+    let other = (1..=4).find(|n| ![lost, leader].contains(n)).expect("another");
+    let vote = openraft::Vote::new(99, super::super::types::Member(node_id(other)));
+    let body = codec::encode(&openraft::raft::VoteRequest::new(vote, None)).expect("it is short");
+    let port = town.links.port(node_id(other));
+    let answer = port.call(node_id(lost), CallKind::RaftVote, body, PATIENCE).await;
+    let Err(CallError::Refused(why)) = answer else { panic!("{answer:?}") };
+    assert!(why.contains("log is empty"), "{why}");
+    town.links.heal();
+    town.until_equal().await;
+    propose(town.cluster(lost), label(1, "y")).await.expect("all go on");
+    town.until_equal().await;
 }
