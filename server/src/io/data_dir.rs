@@ -380,6 +380,7 @@ mod tests {
 
     #[test]
     fn what_a_start_found_counts_until_it_is_in_the_table() {
+        use std::os::unix::fs::MetadataExt;
         let dir = Scratch::new();
         let path = dir.0.join("node");
         let holds = |line: &str| {
@@ -391,9 +392,13 @@ mod tests {
         assert_eq!(data.kept(), Kept::Nothing);
         assert!(holds("confirmed 0") && holds("kept nothing"));
         let seated = BootRecord { confirmed: Boot(1), claims: Vec::new() };
-        data.store_boots(seated).expect("it is stored");
+        data.store_boots(seated.clone()).expect("it is stored");
         assert!(holds("confirmed 1") && holds("kept all"));
         assert_eq!(data.kept(), Kept::Nothing, "this start found what it found");
+        let file = || fs::metadata(&path).expect("it is there").ino();
+        let written = file();
+        data.store_boots(seated).expect("it is stored");
+        assert_eq!(file(), written, "nothing was written again");
         drop(data);
         open(&dir);
         assert!(holds("confirmed 1") && holds("kept nothing"), "there is no log of keys");

@@ -25,8 +25,10 @@ const MEET_PATIENCE: Duration = Duration::from_secs(25);
 /// For one question of it.
 const ASK_PATIENCE: Duration = Duration::from_secs(12);
 /// Until a node that joined has its own boot in the table: a leader adds it, sends it the table,
-/// takes its boot; or until one that was told to join us is in the table.
+/// takes its boot.
 const JOIN_PATIENCE: Duration = Duration::from_secs(20);
+/// Until a node that was told to join us is in the table, before it is told again.
+const NEWCOMER_PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks or questions.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Between two rounds over the seeds, at first; it doubles.
@@ -103,7 +105,8 @@ impl Member {
                 drop(suspended);
                 drop(dissolving);
                 drop(turn);
-                self.wait_for_newcomer(&cluster, bus, deadline).await.map(Met::Done)
+                let until = deadline.min(Instant::now() + NEWCOMER_PATIENCE);
+                Ok(self.wait_for_newcomer(&cluster, bus, until).await)
             }
             MeetAnswer::Refused(why) => Err(refused(why)),
             MeetAnswer::Busy(why) => Ok(Met::Busy(why)),
@@ -175,21 +178,17 @@ impl Member {
         Ok(OrderDone { changed: true, text: format!("joined cluster {cluster}") })
     }
 
-    /// The other side asks in turn: waits until it is in the table.
-    async fn wait_for_newcomer(
-        &self,
-        cluster: &Cluster,
-        bus: &Endpoint,
-        deadline: Instant,
-    ) -> Result<OrderDone, OrderError> {
+    /// The other side asks in turn: waits until it is in the table. It may have been busy: then it
+    /// is told again.
+    async fn wait_for_newcomer(&self, cluster: &Cluster, bus: &Endpoint, until: Instant) -> Met {
         loop {
             let table = cluster.table();
             if let Some(row) = table.nodes().find(|row| row.addresses.bus == *bus) {
                 let text = format!("{} joined", row.name);
-                return Ok(OrderDone { changed: true, text });
+                return Met::Done(OrderDone { changed: true, text });
             }
-            if Instant::now() + PAUSE >= deadline {
-                return Err(OrderError::Unknown);
+            if Instant::now() + PAUSE >= until {
+                return Met::Busy("it has not asked to join yet".to_owned());
             }
             sleep(PAUSE).await;
         }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use slotd::command::waiting::Bell;
 use slotd::command::{Edges, MemoryUse, Now};
 use slotd::control::orders::{Order, OrderError, Ordered, Orders, View};
-use slotd::control::{Proposed, TableLog};
+use slotd::control::{CaughtUp, Proposed, TableLog};
 use slotd::slot::room::Chores;
 use slotd::store::object::Object;
 use slotd::store::table::Table;
@@ -118,6 +118,11 @@ pub struct LogEnd(pub Arc<Mouth>);
 impl TableLog for LogEnd {
     fn propose(&self, change: TableChange, actor: &str, done: Proposed) {
         self.0.0.lock().push(Spoken { change, actor: actor.to_owned(), done });
+    }
+
+    /// In the world nobody can say: commands judge by the table that their node has.
+    fn catch_up(&self, done: CaughtUp) {
+        done(false);
     }
 }
 

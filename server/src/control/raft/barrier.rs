@@ -7,10 +7,9 @@
 //!  we lead ----a round of heartbeats----> index --> applied here --> caught up
 //!  another leads ---ask it---> index ----^
 //! ```
-//! Invariant: an index is at least that of every entry whose proposer was answered before the
-//! question. Where links are slower than openraft waits for the round, a leader that a majority
-//! followed within `QUORUM_AFTER` answers by itself, and one that was just deposed may answer too
-//! little: the changes that follow carry the version they were judged at.
+//! Invariant: an index is at least that of every entry whose proposer was answered before. But on
+//! links too slow for openraft's round a leader that is followed answers alone, and one that was
+//! just deposed may say too little: changes carry the version they were judged at.
 
 use std::sync::Arc;
 use std::time::Duration;

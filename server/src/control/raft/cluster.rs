@@ -216,7 +216,7 @@ impl Cluster {
         actor: &str,
     ) -> Result<(), FoundError> {
         let deadline = Instant::now() + FOUND_PATIENCE;
-        if self.metrics.borrow().last_log_index.is_none() {
+        if !self.is_initialized().await {
             let founders = BTreeSet::from([Member(self.me.node)]);
             let initialized = self.raft.initialize(founders).await;
             initialized.map_err(|error| FoundError::Log(error.to_string()))?;
@@ -344,7 +344,7 @@ impl Cluster {
             return Err(format!("node {from} is removed from the cluster"));
         }
         // An empty log is a new node's, which has no vote, or one that was lost with all promises.
-        if !self.is_initialized().await {
+        if self.metrics.borrow().last_log_index.is_none() {
             return Err("this node's log is empty: it has no vote to give".to_owned());
         }
         write(&self.raft.vote(request).await.map_err(|error| error.to_string())?)

@@ -98,7 +98,8 @@ mod tests {
     }
 
     fn is_whole(outcome: &Result<Taken, String>) -> bool {
-        matches!(outcome, Ok(Taken::Whole(snapshot)) if snapshot.meta == kit::snap(kit::id(3, 7)).place)
+        let expected = kit::snap(kit::id(3, 7)).place;
+        matches!(outcome, Ok(Taken::Whole(snapshot)) if snapshot.meta == expected)
     }
 
     #[test]

@@ -102,7 +102,8 @@ fn copy_order(table: &SlotTable, slots: SlotRanges, any: NodeId, dice: &mut Dice
         _ => {
             let tail = TakenTail { owner: OpIndex(9), to: OpIndex(8) };
             let tails = slots.iter().map(|slot| (slot, tail)).collect();
-            TableChange::TakeOver { slots, to: node(follower), seen, tails }
+            let to = node(follower);
+            TableChange::TakeOver { slots, to, to_boot: boot_of(table, to), seen, tails }
         }
     }
 }
@@ -234,7 +235,8 @@ fn wrong_slots(table: &SlotTable, watched: &SlotRanges, dice: &mut Dice) -> Opti
         }
         _ => {
             let tails = Default::default();
-            TableChange::TakeOver { slots: played, to: node, seen, tails }
+            let to_boot = boot_of(table, node);
+            TableChange::TakeOver { slots: played, to: node, to_boot, seen, tails }
         }
     })
 }

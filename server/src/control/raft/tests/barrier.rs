@@ -45,12 +45,17 @@ async fn who_is_cut_off_is_told_so_and_in_time() {
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_stands_still_is_not_asked_any_longer_when_another_leads() {
     let town = Town::of(3).await;
-    let old = town.leader().expect("a leader");
-    let other = if old == 1 { 2 } else { 1 };
-    town.links.slow_down(node_id(old), Duration::from_secs(3600));
-    let begun = Instant::now();
-    assert!(catch_up(town.cluster(other)).await);
-    assert!(begun.elapsed() < Duration::from_millis(2800), "{:?}", begun.elapsed());
+    for _ in 0..8 {
+        let old = town.leader().expect("a leader");
+        let other = if old == 1 { 2 } else { 1 };
+        town.links.slow_down(node_id(old), Duration::from_secs(3600));
+        let begun = Instant::now();
+        assert!(catch_up(town.cluster(other)).await);
+        assert!(begun.elapsed() < Duration::from_millis(2800), "{:?}", begun.elapsed());
+        town.links.slow_down(node_id(old), Duration::ZERO);
+        town.until_equal().await;
+        town.until("a leader", |town| town.leader().is_some()).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
