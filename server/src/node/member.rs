@@ -441,10 +441,7 @@ impl Member {
                 let nonce = Nonce::from_bytes(detail.to_le_bytes());
                 self.is_taken(self.identity().boot, Some(nonce), text);
             }
-            RefusalCode::OldGeneration => {
-                let generation = self.dir.lock().cluster().1;
-                self.given_up(generation + 1);
-            }
+            RefusalCode::OldGeneration => self.given_up(detail),
             RefusalCode::IdInUse if !is_seated => exit::fatal(text),
             // A member whose table is not older than ours knows us as removed, or no more.
             RefusalCode::Removed | RefusalCode::Unknown
@@ -485,7 +482,9 @@ impl Member {
         /// Longer than whoever recovered goes on telling (`recovery`).
         const GRACE: Duration = Duration::from_secs(20);
         let number = self.life.read().number;
-        if self.given_up_life.swap(number, Ordering::SeqCst) == number {
+        // Old news, if the node follows that generation by now.
+        let is_news = generation > self.dir.lock().cluster().1;
+        if !is_news || self.given_up_life.swap(number, Ordering::SeqCst) == number {
             return;
         }
         tracing::error!(
@@ -545,6 +544,18 @@ fn startup(dir: &DataDir, claim: Claim, kept: Kept) -> Startup {
     Startup::new((node, store), dir.boots().clone(), nonce, claim, evidence, now_ns)
 }
 
+/// Does this node hear a majority of the voters itself?
+fn hears_majority(view: &View, me: NodeId) -> bool {
+    /// Silence after which a node is not counted: pings come ten times a second.
+    const SILENT: Duration = Duration::from_secs(2);
+    let is_heard = |voter: &&NodeId| {
+        let peer = view.peers.iter().find(|peer| peer.node == **voter);
+        let silence = peer.and_then(|peer| peer.silent_ns).map(Duration::from_nanos);
+        **voter == me || silence.is_some_and(|silence| silence < SILENT)
+    };
+    view.voters.iter().filter(is_heard).count() * 2 > view.voters.len()
+}
+
 /// Where one life's log tells what it applied.
 struct Sink {
     member: Weak<Member>,
@@ -600,6 +611,8 @@ impl Orders for Member {
     fn view(&self) -> View {
         let mut view = self.cluster().map(|cluster| cluster.view()).unwrap_or_default();
         view.peers = self.peers().views();
+        // A leader that lost its majority goes on saying that it leads.
+        view.has_quorum &= hears_majority(&view, self.identity().node);
         view
     }
 }
