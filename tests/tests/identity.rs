@@ -118,6 +118,41 @@ fn of_two_copies_of_one_data_directory_one_goes_on() {
     fleet.wait_until_serving(DEADLINE).expect("all serve");
 }
 
+/// What the file that says who a node is has under a name.
+fn noted(dir: &Path, name: &str) -> String {
+    let text = fs::read_to_string(dir.join("node")).unwrap_or_default();
+    let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).unwrap_or_default()
+}
+
+#[test]
+fn what_a_start_lost_is_noted_until_the_cluster_knows_of_the_start() {
+    let mut fleet = fleet_of_three();
+    let dir = fleet.dir(2).to_owned();
+    // A node that serves has noted it before: no waiting here.
+    let seated = ("none".to_owned(), "all".to_owned());
+    assert_eq!((noted(&dir, "claims"), noted(&dir, "kept")), seated);
+    for node in 0..3 {
+        fleet.kill(node).expect("it runs");
+    }
+    // Alone it has no majority, so nobody hears of its starts.
+    for starts in 1..=2 {
+        fleet.begin(2).expect("it starts");
+        let until = Instant::now() + DEADLINE;
+        while noted(&dir, "claims") == "none" || noted(&dir, "claims").split(',').count() < starts {
+            assert!(Instant::now() < until, "start {starts} is not in the file");
+            std::thread::sleep(POLL);
+        }
+        assert_eq!(noted(&dir, "kept"), "nothing");
+        fleet.kill(2).expect("it runs");
+    }
+    for node in 0..3 {
+        fleet.begin(node).expect("it starts");
+    }
+    fleet.wait_until_serving(DEADLINE).expect("all serve");
+    assert_eq!((noted(&dir, "claims"), noted(&dir, "kept")), seated);
+}
+
 #[test]
 fn a_data_directory_in_use_is_refused() {
     let node = Node::start(&[]).expect("a node starts");

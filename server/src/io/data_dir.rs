@@ -6,9 +6,8 @@
 //!   DIR/peers                where other nodes were reached last (peer/)
 //!   DIR/raft-CLUSTER-GEN/    the table's log and snapshot of one cluster and generation
 //! ```
-//! Invariant: a start's claim on a boot number is on disk before anybody hears of it
-//! (`control/startup`), and so is what it found lost, which counts until the table knows of it; the
-//! file `node` is replaced whole.
+//! Invariant: a start's claim on a boot number (`control/startup`), and what it found lost, are on
+//! disk before anybody hears of it; the file `node` is replaced whole.
 
 #![allow(unsafe_code, reason = "flock has no safe wrapper in this version of std")]
 
@@ -61,8 +60,8 @@ impl DataDir {
             None => (fresh(), Kept::Nothing),
         };
         let nonce = Nonce::from_bytes(random_bytes());
-        file.boots.claim(nonce);
-        file.note_start(found, Run { durability: opening.durability, kernel: kernel_boot_id() });
+        let (durability, kernel) = (opening.durability, kernel_boot_id());
+        file.note_start(found, Run { nonce, durability, kernel });
         let kept = file.kept;
         let opened = DataDir { dir: dir.to_owned(), file, nonce, kept, _lock: lock };
         opened.store()?;
@@ -82,17 +81,12 @@ impl DataDir {
         &self.file.boots
     }
 
-    /// Writes the boot numbers down.
+    /// Writes the boot numbers down; without claims also that the table knows of this start, and
+    /// of what it found. To be called before the start plays a role.
     pub fn store_boots(&mut self, boots: BootRecord) -> io::Result<()> {
         match boots == self.file.boots {
             true => Ok(()),
-            false => self.change(|file| {
-                // A number that is confirmed: the table knows what this start found.
-                if boots.claims.is_empty() {
-                    file.note_seated();
-                }
-                file.boots = boots;
-            }),
+            false => self.change(|file| file.note_boots(boots)),
         }
     }
 
@@ -385,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_start_found_counts_until_it_is_seated() {
+    fn what_a_start_found_counts_until_it_is_in_the_table() {
         use std::os::unix::fs::MetadataExt;
         let dir = Scratch::new();
         let path = dir.0.join("node");
@@ -405,6 +399,9 @@ mod tests {
         let written = file();
         data.store_boots(seated).expect("it is stored");
         assert_eq!(file(), written, "nothing was written again");
+        drop(data);
+        open(&dir);
+        assert!(holds("confirmed 1") && holds("kept nothing"), "there is no log of keys");
     }
 
     #[test]

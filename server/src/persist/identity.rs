@@ -53,10 +53,12 @@ pub struct NodeFile {
     pub kept: Kept,
 }
 
-/// How hard a run tries to keep its writes, and under which kernel.
+/// A start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// The mode it starts in.
+    /// Its own mark.
+    pub nonce: Nonce,
+    /// How hard it tries to keep its writes.
     pub durability: Durability,
     /// The kernel's boot id.
     pub kernel: String,
@@ -104,18 +106,23 @@ impl fmt::Display for BadIdentity {
 impl std::error::Error for BadIdentity {}
 
 impl NodeFile {
-    /// A start, with what it found of what was acknowledged: counts it and begins the marks of its
-    /// run. To be on disk before anybody hears of the start. Then `kept` is what it reports.
+    /// A start, with what it found of what was acknowledged: claims a boot number and begins the
+    /// marks of its run. To be on disk before anybody hears of it. `kept` is what it reports.
     pub fn note_start(&mut self, found: Kept, run: Run) {
+        self.boots.claim(run.nonce);
         self.kept = evidence::least(self.kept, found);
         (self.weakest, self.kernel) = (run.durability, run.kernel);
         (self.stopped_cleanly, self.sync_failed) = (false, false);
     }
 
-    /// The table knows what this start reported: from now on the marks alone count. To be on disk
-    /// before this start plays a role: what it acknowledges then is not what was lost before.
-    pub const fn note_seated(&mut self) {
-        self.kept = Kept::All;
+    /// The boot numbers changed. If no claim is left the newest start is in the table, and so is
+    /// what it reported: a later one is judged by the marks alone. To be on disk before this start
+    /// plays a role: what it acknowledges then is not what was lost before.
+    pub fn note_boots(&mut self, boots: BootRecord) {
+        if boots.claims.is_empty() {
+            self.kept = Kept::All;
+        }
+        self.boots = boots;
     }
 
     /// The file's text.
@@ -125,9 +132,8 @@ impl NodeFile {
         let claims = if claims.is_empty() { "none".to_owned() } else { claims.join(",") };
         let body = format!(
             "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\n\
-             confirmed {}\nclaims {}\n\
-             founded {}\nsuperseded-by {}\nweakest {}\nstopped-cleanly {}\n\
-             sync-failed {}\nkernel {}\nkept {}\n",
+             confirmed {}\nclaims {}\nfounded {}\nsuperseded-by {}\nweakest {}\n\
+             stopped-cleanly {}\nsync-failed {}\nkernel {}\nkept {}\n",
             self.id,
             self.store,
             self.cluster,
@@ -262,15 +268,25 @@ mod tests {
 
     /// The file after a start that found this; it is written and read, as between two processes.
     fn started(mut file: NodeFile, found: Kept) -> NodeFile {
-        file.note_start(found, Run { durability: Durability::Always, kernel: "a kernel".into() });
+        let nonce = Nonce::from_bytes([file.boots.claims.len() as u8; 8]);
+        let (durability, kernel) = (Durability::Always, "a kernel".to_owned());
+        file.note_start(found, Run { nonce, durability, kernel });
         NodeFile::parse(&file.render()).expect("a file")
+    }
+
+    /// The file when a start's boot is in the table.
+    fn seated(mut file: NodeFile) -> NodeFile {
+        let confirmed = file.boots.confirmed.next();
+        file.note_boots(BootRecord { confirmed, claims: Vec::new() });
+        file
     }
 
     #[test]
     fn a_start_begins_the_marks_of_its_run() {
-        let before = NodeFile { sync_failed: true, ..file() };
+        let before = seated(NodeFile { sync_failed: true, ..file() });
         let after = started(before.clone(), Kept::All);
         let expected = NodeFile {
+            boots: BootRecord { confirmed: Boot(42), claims: vec![Nonce::from_bytes([0; 8])] },
             weakest: Durability::Always,
             stopped_cleanly: false,
             sync_failed: false,
@@ -283,20 +299,29 @@ mod tests {
     #[test]
     fn two_crashes_before_the_table_knows_of_a_start_report_the_least() {
         // Power was lost, then only the process died: the tail is gone all the same.
-        let file = started(file(), Kept::Tail);
+        let file = started(seated(file()), Kept::Tail);
         assert_eq!(file.kept, Kept::Tail);
         let file = started(file, Kept::All);
-        assert_eq!(file.kept, Kept::Tail);
+        assert_eq!((file.boots.claims.len(), file.kept), (2, Kept::Tail));
         let file = started(file, Kept::Nothing);
         assert_eq!(file.kept, Kept::Nothing);
         assert_eq!(started(file, Kept::Tail).kept, Kept::Nothing);
     }
 
     #[test]
+    fn a_start_that_takes_the_next_number_still_reports_the_least() {
+        // The one before it is in the table and played no role.
+        let mut file = started(started(seated(file()), Kept::Tail), Kept::All);
+        let claims = vec![Nonce::from_bytes([1; 8])];
+        file.note_boots(BootRecord { confirmed: file.boots.confirmed.next(), claims });
+        assert_eq!(file.kept, Kept::Tail);
+        assert_eq!(seated(file).kept, Kept::All);
+    }
+
+    #[test]
     fn after_a_seated_start_the_marks_alone_count() {
         for found in [Kept::All, Kept::Tail, Kept::Nothing] {
-            let mut file = started(file(), Kept::Nothing);
-            file.note_seated();
+            let file = seated(started(file(), Kept::Nothing));
             assert_eq!(started(file, found).kept, found);
         }
     }

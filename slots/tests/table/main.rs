@@ -1,5 +1,5 @@
-//! The slot table under every change: changes, among them those that may lose writes, starts, random
-//! histories.
+//! The slot table under every change: changes over slots (those that may lose writes apart),
+//! nodes, starts, stored bytes, random histories.
 //!
 //! Only the public interface is used, as the server uses it.
 
