@@ -17,8 +17,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use slots::{
-    Boot, ClusterSettings, Kept, NewNode, NodeId, Nonce, SlotTable, TableChange, TableVersion,
-    Verdicts,
+    ClusterSettings, Kept, NewNode, NodeId, SlotTable, TableChange, TableVersion, Verdicts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -33,7 +32,7 @@ use crate::control::raft::disk::Sizes;
 use crate::control::raft::machine::LedgerSink;
 use crate::control::raft::meet::{MeetAnswer, MeetCall};
 use crate::control::raft::{Cluster, ClusterStart, Host};
-use crate::control::seat::{Ending, Identity, Standing};
+use crate::control::seat::{Identity, Standing};
 use crate::control::startup::{BootRecord, Claim, Evidence, Startup, Step};
 use crate::control::{CaughtUp, ProposeError, Proposed, TableLog};
 use crate::io::clock;
@@ -41,7 +40,7 @@ use crate::io::data_dir::DataDir;
 use crate::io::exit;
 use crate::io::peer::PeerNet;
 use crate::io::raft_disk;
-use crate::peer::{Answers, Boxed, CallKind, Notice, Notices, PeerStatus, RefusalCode};
+use crate::peer::{Answers, Boxed, CallKind, PeerStatus};
 
 /// How often the start is told that time has passed.
 const TICK: Duration = Duration::from_millis(100);
@@ -57,9 +56,9 @@ pub(super) struct Facts {
 }
 
 /// One life in one cluster.
-struct Life {
-    number: u64,
-    startup: Startup,
+pub(super) struct Life {
+    pub(super) number: u64,
+    pub(super) startup: Startup,
     cluster: Option<Arc<Cluster>>,
     /// Writes the log's files; ends when nobody uses the log any more.
     writer: Option<JoinHandle<()>>,
@@ -67,24 +66,24 @@ struct Life {
 
 /// The node.
 pub(super) struct Member {
-    own: Weak<Member>,
-    runtime: Handle,
+    pub(super) own: Weak<Member>,
+    pub(super) runtime: Handle,
     pub(super) facts: Facts,
     pub(super) dir: Mutex<DataDir>,
-    life: RwLock<Life>,
+    pub(super) life: RwLock<Life>,
     annals: Arc<Annals>,
     /// A table is applied and roles are given by one at a time, in order.
-    applying: Mutex<()>,
+    pub(super) applying: Mutex<()>,
     /// Held by whatever changes the cluster this node is in.
     pub(super) turn: tokio::sync::Mutex<()>,
     /// A member told us that we were taken out of the cluster; our own table may never say so.
-    removed: AtomicBool,
+    pub(super) removed: AtomicBool,
     /// How many hold the roles back.
     suspended: AtomicUsize,
     /// The life whose cluster was recovered without this node; 0: none was.
-    given_up_life: AtomicU64,
+    pub(super) given_up_life: AtomicU64,
     state: OnceLock<Arc<NodeState>>,
-    peers: OnceLock<Arc<PeerNet>>,
+    pub(super) peers: OnceLock<Arc<PeerNet>>,
 }
 
 impl Member {
@@ -322,7 +321,7 @@ impl Member {
         }
     }
 
-    fn carry_out(&self, number: u64, step: Step) {
+    pub(super) fn carry_out(&self, number: u64, step: Step) {
         if let Standing::Ended(ending) = step.standing {
             exit::fatal(&self.explain(ending));
         }
@@ -430,112 +429,6 @@ impl Member {
         let Some(peers) = self.peers.get() else { return };
         if let Err(error) = self.dir.lock().write_peers(&peers.book_text()) {
             tracing::warn!(%error, "addresses of other nodes are not stored");
-        }
-    }
-
-    fn refused_by(&self, node: NodeId, code: RefusalCode, detail: u64, text: &str) {
-        let is_seated = self.standing() == Standing::Seated;
-        match code {
-            RefusalCode::Outdated => self.is_taken(Boot(detail), None, text),
-            RefusalCode::Doubled if !is_seated => {
-                let nonce = Nonce::from_bytes(detail.to_le_bytes());
-                self.is_taken(self.identity().boot, Some(nonce), text);
-            }
-            RefusalCode::OldGeneration => self.given_up(detail),
-            RefusalCode::IdInUse if !is_seated => exit::fatal(text),
-            // A member whose table is not older than ours knows us as removed, or no more.
-            RefusalCode::Removed | RefusalCode::Unknown
-                if self.is_in_own_table() && !self.removed.swap(true, Ordering::SeqCst) =>
-            {
-                tracing::warn!(%node, "this node is out of the cluster: {text}");
-                // Its own table may never say so, and what it owned may have another owner now.
-                let _in_order = self.applying.lock();
-                self.state().install_standing(Standing::Removed);
-            }
-            _ => {}
-        }
-    }
-
-    /// Does the table that this node has applied hold it?
-    fn is_in_own_table(&self) -> bool {
-        let me = self.identity().node;
-        self.cluster().is_some_and(|cluster| cluster.table().node(me).is_some())
-    }
-
-    /// A member knows another start with our boot number, or a later one: goes on with the next
-    /// number, or ends.
-    fn is_taken(&self, recorded: Boot, nonce: Option<Nonce>, text: &str) {
-        let (number, step) = {
-            let mut life = self.life.write();
-            let step = life.startup.taken(recorded, nonce, clock::now().mono_ns);
-            (life.number, step)
-        };
-        match step {
-            Some(step) => self.carry_out(number, step),
-            None => exit::fatal(text),
-        }
-    }
-
-    /// The cluster was recovered without this node: what it serves is served elsewhere. It serves
-    /// nothing from now on, and ends unless whoever recovered tells it to follow.
-    fn given_up(&self, generation: u64) {
-        /// Longer than whoever recovered goes on telling (`recovery`).
-        const GRACE: Duration = Duration::from_secs(20);
-        let number = self.life.read().number;
-        // Old news, if the node follows that generation by now.
-        let is_news = generation > self.dir.lock().cluster().1;
-        if !is_news || self.given_up_life.swap(number, Ordering::SeqCst) == number {
-            return;
-        }
-        tracing::error!(
-            generation,
-            "the cluster was recovered without this node: it stops serving"
-        );
-        {
-            let _in_order = self.applying.lock();
-            self.state().install_standing(Standing::Starting);
-        }
-        let member = self.own.clone();
-        self.runtime.spawn(async move {
-            tokio::time::sleep(GRACE).await;
-            let Some(member) = member.upgrade() else { return };
-            if member.life.read().number == number {
-                member.superseded(generation);
-            }
-        });
-    }
-
-    fn superseded(&self, generation: u64) -> ! {
-        let mut dir = self.dir.lock();
-        // If it cannot be stored the next start is told again.
-        if let Err(error) = dir.note_superseded(generation) {
-            tracing::error!(%error, "the later generation is not stored");
-        }
-        exit::fatal(&format!(
-            "the cluster was recovered at generation {generation}; this node belongs to generation \
-             {}, which was given up: start it in an empty folder and join it again",
-            dir.cluster().1
-        ))
-    }
-
-    fn explain(&self, ending: Ending) -> String {
-        let Identity { node, boot, .. } = self.identity();
-        match ending {
-            Ending::Doubled { boot } => format!(
-                "boot {boot} of node {node} was taken by another start of its data directory: two \
-                 copies run, or this one is older. Keep the newest and wipe the other; a backup is \
-                 started with --restored yes"
-            ),
-            Ending::Outdated { recorded, .. } => format!(
-                "this data directory is older than the last start of node {node}: the cluster \
-                 knows boot {recorded}, this is boot {boot}. If it comes from a backup and the \
-                 node runs nowhere else, start it with --restored yes"
-            ),
-            Ending::OtherStore { recorded } => format!(
-                "the cluster knows node {node} with another data directory ({recorded}): if that \
-                 disk is lost, tell the cluster (slotctl node lost {node}), then start this node \
-                 in an empty folder and add it"
-            ),
         }
     }
 }
@@ -646,24 +539,6 @@ impl Answers for Member {
                 codec::encode(&busy).map_err(|error| error.to_string())
             }),
             None => Box::pin(async { Err("this node is starting".to_owned()) }),
-        }
-    }
-}
-
-impl Notices for Member {
-    fn notice(&self, notice: Notice) {
-        match notice {
-            Notice::RefusedBy { node, code, detail, text } => {
-                self.refused_by(node, code, detail, &text);
-            }
-            Notice::Superseded { boot } => exit::fatal(&format!(
-                "a newer start of this node (boot {boot}) runs: two copies of one data directory. \
-                 Keep one; give every node a data directory of its own"
-            )),
-            Notice::LinkUp { .. } if self.peers.get().is_some() => self.write_book(),
-            Notice::LinkUp { .. } => {}
-            Notice::NewerGeneration { generation, .. } => self.given_up(generation),
-            Notice::LinkDown { .. } => {}
         }
     }
 }

@@ -6,6 +6,7 @@
 mod joining;
 mod member;
 mod recovery;
+mod refused;
 
 use std::io;
 use std::sync::Arc;
