@@ -185,9 +185,14 @@ impl Member {
 
     /// Opens the log of the cluster that the data directory names, and takes part.
     async fn begin_with(&self, kept: Kept) -> io::Result<Arc<Cluster>> {
-        let (startup, folder, (id, generation)) = {
+        let startup = startup(&self.dir.lock(), self.facts.claim, kept);
+        self.begin_life(startup).await
+    }
+
+    async fn begin_life(&self, startup: Startup) -> io::Result<Arc<Cluster>> {
+        let (folder, (id, generation)) = {
             let dir = self.dir.lock();
-            (startup(&dir, self.facts.claim, kept), dir.raft_dir(), dir.cluster())
+            (dir.raft_dir(), dir.cluster())
         };
         let identity = startup.identity();
         let number = {
@@ -362,8 +367,10 @@ impl Member {
                 return;
             }
             let book = member.peers().book_text();
+            // The very start goes on: it knows which numbers it has gone past.
+            let startup = member.life.read().startup.clone();
             member.end().await;
-            if let Err(error) = member.begin().await {
+            if let Err(error) = member.begin_life(startup).await {
                 exit::fatal(&error.to_string());
             }
             member.peers().remember(&book);
