@@ -59,6 +59,8 @@ pub(super) struct Facts {
 pub(super) struct Life {
     pub(super) number: u64,
     pub(super) startup: Startup,
+    /// What links and log were told of the start; its number may have been taken since.
+    told: Identity,
     cluster: Option<Arc<Cluster>>,
     /// Writes the log's files; ends when nobody uses the log any more.
     writer: Option<JoinHandle<()>>,
@@ -90,12 +92,13 @@ impl Member {
     /// A node that has not begun yet.
     pub fn new(dir: DataDir, facts: Facts) -> Arc<Member> {
         let startup = startup(&dir, facts.claim, dir.kept());
+        let told = startup.identity();
         Arc::new_cyclic(|own| Member {
             own: own.clone(),
             runtime: Handle::current(),
             facts,
             dir: Mutex::new(dir),
-            life: RwLock::new(Life { number: 0, startup, cluster: None, writer: None }),
+            life: RwLock::new(Life { number: 0, startup, told, cluster: None, writer: None }),
             annals: Arc::default(),
             applying: Mutex::new(()),
             turn: tokio::sync::Mutex::new(()),
@@ -166,8 +169,9 @@ impl Member {
 
     /// Begins the first life of this process: in the cluster that the data directory names.
     pub async fn begin(&self) -> io::Result<Arc<Cluster>> {
-        let kept = self.dir.lock().kept();
-        self.begin_with(kept).await
+        // The links are up: a member may say in the meantime that the boot number is taken.
+        let _turn = self.turn.lock().await;
+        self.begin_life(None).await
     }
 
     /// Begins a life in a cluster for which this node has never acknowledged anything: it still
@@ -186,25 +190,37 @@ impl Member {
     /// Opens the log of the cluster that the data directory names, and takes part.
     async fn begin_with(&self, kept: Kept) -> io::Result<Arc<Cluster>> {
         let startup = startup(&self.dir.lock(), self.facts.claim, kept);
-        self.begin_life(startup).await
+        self.begin_life(Some(startup)).await
     }
 
-    async fn begin_life(&self, startup: Startup) -> io::Result<Arc<Cluster>> {
+    /// Begins a life; `None`: the start that is there goes on, and knows which numbers it has gone
+    /// past. `turn` must be held, and the life before it ended.
+    async fn begin_life(&self, startup: Option<Startup>) -> io::Result<Arc<Cluster>> {
         let (folder, (id, generation)) = {
             let dir = self.dir.lock();
             (dir.raft_dir(), dir.cluster())
         };
-        let identity = startup.identity();
-        let number = {
+        let is_new = startup.is_some();
+        let (number, identity, is_told) = {
             let mut life = self.life.write();
             life.number += 1;
-            life.startup = startup;
+            if let Some(startup) = startup {
+                life.startup = startup;
+            }
             life.cluster = None;
-            life.number
+            let identity = life.startup.identity();
+            let is_told = life.number == 1 && life.told == identity;
+            life.told = identity;
+            (life.number, identity, is_told)
         };
+        // The same cluster as before: its nodes are where they were.
+        let book = (!is_new).then(|| self.peers().book_text());
         if number > 1 {
             self.forget_removal();
+        }
+        if !is_told {
             self.peers().switch(Some(id), generation, identity);
+            book.iter().for_each(|book| self.peers().remember(book));
         }
         let (shown, table) = watch::channel(Arc::new(SlotTable::new()));
         let sink = Arc::new(Sink { member: self.own.clone(), number, shown });
@@ -299,7 +315,7 @@ impl Member {
         };
         let state = self.state();
         if let Some(boots) = step.store.take() {
-            self.store_boots(number, boots);
+            self.store_boots(boots);
         }
         let (table, me) = (ledger.table().clone(), self.identity().node);
         let standing = self.allowed(step.standing);
@@ -331,7 +347,7 @@ impl Member {
             exit::fatal(&self.explain(ending));
         }
         if let Some(boots) = step.store {
-            self.store_boots(number, boots);
+            self.store_boots(boots);
         }
         let Some(change) = step.propose else { return };
         let member = self.own.clone();
@@ -347,34 +363,31 @@ impl Member {
 
     /// Writes the boot numbers down; a number that was taken anew needs greetings and a log that
     /// say so, and its proposals come from there.
-    fn store_boots(&self, number: u64, boots: BootRecord) {
-        let (before, after) = {
-            let mut dir = self.dir.lock();
-            let before = dir.identity().boot;
-            if let Err(error) = dir.store_boots(boots) {
-                exit::fatal(&format!("the boot number cannot be stored: {error}"));
-            }
-            (before, dir.identity().boot)
-        };
-        let is_seated = self.life.read().startup.standing() == Standing::Seated;
-        let Some(member) = self.own.upgrade().filter(|_| before != after && !is_seated) else {
+    fn store_boots(&self, boots: BootRecord) {
+        if let Err(error) = self.dir.lock().store_boots(boots) {
+            exit::fatal(&format!("the boot number cannot be stored: {error}"));
+        }
+        let Some(member) = self.own.upgrade().filter(|member| member.is_told_otherwise()) else {
             return;
         };
-        tracing::info!(boot = %after, "boot {before} is taken: beginning again with the next");
         self.runtime.spawn(async move {
             let _turn = member.turn.lock().await;
-            if member.life.read().number != number {
+            // A life that has not begun yet begins with the new number.
+            if member.cluster().is_none() || !member.is_told_otherwise() {
                 return;
             }
-            let book = member.peers().book_text();
-            // The very start goes on: it knows which numbers it has gone past.
-            let startup = member.life.read().startup.clone();
+            tracing::info!(boot = %member.identity().boot, "beginning again with the next boot");
             member.end().await;
-            if let Err(error) = member.begin_life(startup).await {
+            if let Err(error) = member.begin_life(None).await {
                 exit::fatal(&error.to_string());
             }
-            member.peers().remember(&book);
         });
+    }
+
+    /// Do links and log know another boot number than the start has?
+    fn is_told_otherwise(&self) -> bool {
+        let life = self.life.read();
+        life.startup.standing() != Standing::Seated && life.told != life.startup.identity()
     }
 
     /// Changes the data directory.
