@@ -14,6 +14,7 @@
 //!   config: one declaration per option      resp: bytes <-> requests and replies
 //!   metrics: one declaration per metric     announce: where the node is, by audience
 //!   node: wires the cores to the edges      io: sockets, clock, randomness, threads, signals
+//!   vital: tasks whose panic ends the node
 //! ```
 //! Arrows point from user to used and are one-way; a test holds them.
 
@@ -34,3 +35,4 @@ pub mod slot;
 pub mod store;
 #[cfg(any(test, fuzzing))]
 pub mod testing;
+pub mod vital;

@@ -37,6 +37,7 @@ mod slot;
 mod table;
 mod verdict;
 
+pub use change::next_generation;
 pub use change::{
     AckMode, ClusterSettings, Kept, LossConsent, NewNode, Proposal, Proposer, TableChange,
     TakenTail,

@@ -115,6 +115,33 @@ fn a_voter_with_a_damaged_log_does_not_start_and_rejoins_as_the_manual_says() {
     assert_eq!(row(&fleet, &name)["role"], "voter");
 }
 
+/// A start that dies of its log is known to the others by then, so the next one is told that its
+/// boot number is taken, while it makes the log's files anew: it takes the next number, and the
+/// files are opened once.
+#[test]
+fn a_start_that_is_refused_while_it_opens_its_log_takes_the_next_number() {
+    const ROUNDS: u32 = 4;
+    let args = ["--cluster-require-full-coverage", "no"];
+    let mut fleet = Fleet::start(3, &args).expect("three nodes form a cluster");
+    fleet.wait_until_all_vote(DEADLINE).expect("three vote");
+    for round in 0..ROUNDS {
+        (0..5).for_each(|n| label(&fleet, &n.to_string()));
+        fleet.kill(HURT).expect("it runs");
+        damage(&fleet, HURT);
+        let words = starts_not(&mut fleet, HURT);
+        assert!(words.contains("is damaged at offset"), "{words}");
+        fleet.kill(HURT).expect("its end is noted");
+        let aside = fleet.dir(HURT).join(format!("damaged-{round}"));
+        fs::rename(log_folder(&fleet, HURT), aside).expect("it is moved");
+        fleet.begin(HURT).expect("it starts");
+        fleet.wait_until_serving(DEADLINE).expect("it is back");
+        let is_back = |fleet: &Fleet| {
+            status(fleet, HURT)["table_version"] == status(fleet, 0)["table_version"]
+        };
+        fleet.wait_for(DEADLINE, "it has the table", is_back).expect("it has");
+    }
+}
+
 #[test]
 fn with_no_other_node_to_vote_the_order_says_to_add_one() {
     let args = ["--cluster-require-full-coverage", "no"];

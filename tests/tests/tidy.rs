@@ -21,14 +21,15 @@ const TEXT_KINDS: [&str; 8] = ["rs", "md", "toml", "py", "sh", "yaml", "yml", "t
 
 /// What each module of the server may use of the others; its own parts are always allowed.
 /// A name with `::` allows that part only, `*` everything. `server/src/lib.rs` draws the picture.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("resp", &["store::number"]),
     ("gate", &[]),
     ("metrics", &[]),
     ("store", &[]),
     ("config", &["store::limits", "store::number"]),
     ("slot", &["store", "resp", "gate", "config", "metrics"]),
-    ("control", &["slot", "config", "metrics", "peer"]),
+    ("vital", &[]),
+    ("control", &["slot", "config", "metrics", "peer", "vital"]),
     ("peer", &["config", "metrics"]),
     ("persist", &["config", "control::startup"]),
     ("command", &["control", "slot", "store", "resp", "gate", "config", "metrics"]),

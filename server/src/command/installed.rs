@@ -12,6 +12,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use slots::{NodeId, SlotId, SlotRanges, SlotTable};
 
+use crate::command::seals::Seals;
 use crate::command::{Command, CommandError, NodeState};
 use crate::control::fixed::TableSink;
 use crate::control::ledger::{History, Ledger};
@@ -80,7 +81,12 @@ impl Installed {
         self.is_uncovered.load(Ordering::Relaxed)
     }
 
-    fn change(&self, rooms: &Rooms, now_ns: u64, change: impl FnOnce(&mut Topology)) {
+    fn change(
+        &self,
+        (rooms, seals): (&Rooms, &Seals),
+        now_ns: u64,
+        change: impl FnOnce(&mut Topology),
+    ) {
         let mut unassigned = self.unassigned.lock();
         let (old, new) = {
             let mut current = self.current.write();
@@ -99,10 +105,10 @@ impl Installed {
         let known = unassigned.filter(|_| old.me == new.me && was_seated == is_seated);
         let count = match known {
             None => {
-                SlotId::all().for_each(|slot| install_row(rooms, &new, slot));
+                SlotId::all().for_each(|slot| install_row(rooms, seals, &new, slot));
                 new.table.unassigned().count()
             }
-            Some(count) => install_changed(rooms, &old, &new, count),
+            Some(count) => install_changed(rooms, seals, &old, &new, count),
         };
         *unassigned = Some(count);
         self.is_uncovered.store(count > 0, Ordering::Relaxed);
@@ -111,24 +117,34 @@ impl Installed {
 }
 
 /// Installs the rows that changed; returns how many slots have no owner, given how many had none.
-fn install_changed(rooms: &Rooms, old: &Topology, new: &Topology, count: usize) -> usize {
+fn install_changed(
+    rooms: &Rooms,
+    seals: &Seals,
+    old: &Topology,
+    new: &Topology,
+    count: usize,
+) -> usize {
     let changed: SlotRanges = new.table.changed_since(&old.table);
     changed.iter().fold(count, |count, slot| {
-        install_row(rooms, new, slot);
+        install_row(rooms, seals, new, slot);
         let unowned = |topology: &Topology| usize::from(topology.table.owner(slot).is_none());
         count + unowned(new) - unowned(old)
     })
 }
 
-fn install_row(rooms: &Rooms, topology: &Topology, slot: SlotId) {
-    let (ownership, epoch) = (topology.ownership(slot), topology.table.slot(slot).epoch());
-    let now = rooms.ownership(slot);
+fn install_row(rooms: &Rooms, seals: &Seals, topology: &Topology, slot: SlotId) {
+    let epoch = topology.table.slot(slot).epoch();
     // A seal is this node's own doing: a table that says the same as before about the slot does
-    // not break it.
-    let is_sealed = ownership == Ownership::Owned && now == (Ownership::Sealed, epoch);
-    if now != (ownership, epoch) && !is_sealed {
-        rooms.install(slot, ownership, epoch);
-    }
+    // not break it, nor does a time without a seat.
+    seals.judge(slot, epoch, |is_closed| {
+        let ownership = match topology.ownership(slot) {
+            Ownership::Owned if is_closed => Ownership::Sealed,
+            ownership => ownership,
+        };
+        if rooms.ownership(slot) != (ownership, epoch) {
+            rooms.install(slot, ownership, epoch);
+        }
+    });
 }
 
 impl TableSink for NodeState {
@@ -160,7 +176,7 @@ impl NodeState {
     }
 
     pub(super) fn change_topology(&self, change: impl FnOnce(&mut Topology)) {
-        self.installed.change(&self.rooms, self.edges.now().mono_ns, change);
+        self.installed.change((&self.rooms, &self.seals), self.edges.now().mono_ns, change);
     }
 
     /// Does the node play the roles that the table gives it?

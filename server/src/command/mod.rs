@@ -19,6 +19,7 @@ pub mod mailbox;
 pub mod promise;
 pub mod registry;
 pub mod scrape;
+pub mod seals;
 pub mod slow_log;
 pub mod stale;
 pub mod state;

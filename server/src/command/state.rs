@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use slots::{SlotId, SlotRanges};
+use slots::SlotId;
 
 use crate::command::client::{ClientShared, client_flag};
 use crate::command::cx::{Edges, Now};
@@ -13,6 +13,7 @@ use crate::command::families::cluster::TopologyReplies;
 use crate::command::installed::{Installed, Topology};
 use crate::command::mailbox::letter;
 use crate::command::promise::Promises;
+use crate::command::seals::Seals;
 use crate::command::slow_log::SlowLog;
 use crate::command::stale::StaleCounts;
 use crate::command::stats::Stats;
@@ -52,9 +53,8 @@ pub struct NodeState {
     pub orders: Box<dyn Orders>,
     /// Commands that wait for the cluster.
     pub waiting: Waiting,
-    /// Slots that were sealed to be taken away, when it is not known whether they were: only an
-    /// answer of the table opens them.
-    pub unsure_seals: Mutex<SlotRanges>,
+    /// Slots that are closed while the table decides.
+    pub seals: Seals,
     /// 40 hex digits, new at each start.
     pub run_id: String,
     /// Both clocks at start.
@@ -109,7 +109,7 @@ impl NodeState {
             table_log,
             orders,
             waiting: Waiting::default(),
-            unsure_seals: Mutex::default(),
+            seals: Seals::default(),
             run_id,
             started,
             over_maxmemory: AtomicBool::new(false),

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use slots::{ClusterId, Kept, NodeId, Nonce, StoreId};
 
+use crate::control::raft::disk::{SEGMENT_PREFIX, SNAPSHOT_FILE};
 use crate::control::seat::Identity;
 use crate::control::startup::BootRecord;
 use crate::io::clock;
@@ -62,6 +63,8 @@ impl DataDir {
         let nonce = Nonce::from_bytes(random_bytes());
         let (durability, kernel) = (opening.durability, kernel_boot_id());
         file.note_start(found, Run { nonce, durability, kernel });
+        let folder = dir.join(raft_dir_name(file.cluster, file.generation));
+        file.log_lost |= file.founded && (opening.restored || !holds_log(&folder)?);
         let kept = file.kept;
         let opened = DataDir { dir: dir.to_owned(), file, nonce, kept, _lock: lock };
         opened.store()?;
@@ -126,7 +129,7 @@ impl DataDir {
     pub fn switch(&mut self, cluster: ClusterId, generation: u64, founded: bool) -> io::Result<()> {
         self.change(|file| {
             (file.cluster, file.generation) = (cluster, generation);
-            file.founded = founded;
+            (file.founded, file.log_lost) = (founded, false);
         })
     }
 
@@ -152,8 +155,21 @@ impl DataDir {
             }
             file.boots.claim(nonce);
             (file.cluster, file.generation) = (ClusterId::from_bytes(random_bytes()), 1);
-            file.founded = false;
+            (file.founded, file.log_lost) = (false, false);
         })
+    }
+
+    /// May what the node had promised in the table's log be lost?
+    pub fn is_log_lost(&self) -> bool {
+        self.file.log_lost
+    }
+
+    /// A majority has taken the node's vote away: what it promised binds nobody any more.
+    pub fn note_vote_taken(&mut self) -> io::Result<()> {
+        match self.file.log_lost {
+            true => self.change(|file| file.log_lost = false),
+            false => Ok(()),
+        }
     }
 
     /// Notes that a later generation of the cluster was begun without this node: no start of this
@@ -211,6 +227,23 @@ impl DataDir {
     }
 }
 
+/// Is anything of a table's log in the folder?
+fn holds_log(folder: &Path) -> io::Result<bool> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(of(folder, error)),
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        let is_log = |name: &str| name == SNAPSHOT_FILE || name.starts_with(SEGMENT_PREFIX);
+        if name.to_str().is_some_and(is_log) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Refuses a directory of a generation that was given up: its nodes would serve the same slots.
 fn check_generation(file: &NodeFile, path: &Path) -> io::Result<()> {
     let NodeFile { generation, superseded_by, .. } = file;
@@ -237,6 +270,7 @@ fn fresh() -> NodeFile {
         generation: 1,
         boots: BootRecord::default(),
         founded: false,
+        log_lost: false,
         superseded_by: 0,
         weakest: Durability::Memory,
         stopped_cleanly: false,

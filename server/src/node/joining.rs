@@ -59,6 +59,9 @@ impl Member {
     /// Becomes one cluster with the node at `bus`: asks it until it has decided.
     pub(super) async fn meet(&self, bus: Endpoint) -> Result<OrderDone, OrderError> {
         let deadline = Instant::now() + MEET_PATIENCE;
+        let Ok(_permit) = self.meetings.try_acquire() else {
+            return Err(refused("too many orders to meet are under way: ask again"));
+        };
         loop {
             let busy = match self.meet_once(&bus, deadline).await {
                 Ok(Met::Done(done)) => return Ok(done),

@@ -41,9 +41,13 @@ use crate::io::exit;
 use crate::io::peer::PeerNet;
 use crate::io::raft_disk;
 use crate::peer::{Answers, Boxed, CallKind, PeerStatus};
+use crate::vital::vital;
 
 /// How often the start is told that time has passed.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Orders to meet that are taken at once: redis-cli gives one for each node of a cluster.
+const MAX_MEETINGS: usize = 128;
 
 /// What does not change in a node's life.
 pub(super) struct Facts {
@@ -78,6 +82,8 @@ pub(super) struct Member {
     pub(super) applying: Mutex<()>,
     /// Held by whatever changes the cluster this node is in.
     pub(super) turn: tokio::sync::Mutex<()>,
+    /// Orders to meet that are under way or wait for their turn.
+    pub(super) meetings: tokio::sync::Semaphore,
     /// A member told us that we were taken out of the cluster; our own table may never say so.
     pub(super) removed: AtomicBool,
     /// How many hold the roles back.
@@ -102,6 +108,7 @@ impl Member {
             annals: Arc::default(),
             applying: Mutex::new(()),
             turn: tokio::sync::Mutex::new(()),
+            meetings: tokio::sync::Semaphore::new(MAX_MEETINGS),
             removed: AtomicBool::new(false),
             suspended: AtomicUsize::new(0),
             given_up_life: AtomicU64::new(0),
@@ -217,6 +224,7 @@ impl Member {
         let book = (!is_new).then(|| self.peers().book_text());
         if number > 1 {
             self.forget_removal();
+            self.state().seals.forget_all();
         }
         if !is_told {
             self.peers().switch(Some(id), generation, identity);
@@ -229,11 +237,19 @@ impl Member {
             .map_err(|error| io::Error::other(format!("{}: {error}", folder.display())))?;
         self.life.write().writer = Some(writer);
         let log_bytes = Box::new(log.scales());
+        let may_vote = !self.dir.lock().is_log_lost();
+        if !may_vote {
+            tracing::warn!(
+                "this node's part of the table's log was lost or comes from a backup: it gives no \
+                 vote until its vote was moved (slotctl node replace-voter)"
+            );
+        }
         let cluster = Cluster::start(ClusterStart {
             identity,
             cluster: id,
             log,
             log_bytes,
+            may_vote,
             machine,
             table,
             calls: self.peers().clone(),
@@ -270,13 +286,13 @@ impl Member {
         let is_now = move |member: &Member| member.life.read().number == number;
         let ended = cluster.clone();
         let owner = member.clone();
-        self.runtime.spawn(async move {
+        self.runtime.spawn(vital("watch the log", async move {
             let why = ended.ended().await;
             if owner.upgrade().is_some_and(|member| is_now(&member)) {
                 exit::fatal(&format!("the table's log ended: {why}"));
             }
-        });
-        self.runtime.spawn(async move {
+        }));
+        self.runtime.spawn(vital("start", async move {
             let mut interval = tokio::time::interval(TICK);
             let mut herald = Herald::default();
             loop {
@@ -290,7 +306,7 @@ impl Member {
                 let news = herald.look(clock::now().mono_ns, &member.view());
                 news.into_iter().for_each(|news| news.log(name));
             }
-        });
+        }));
     }
 
     /// Tells the peers how far this node is.
@@ -323,7 +339,9 @@ impl Member {
         self.annals.follow(ledger);
         self.peers().update_table(ledger.table());
         self.show();
-        for (version, verdicts) in verdicts {
+        // Those of before this start were told when they came.
+        let is_news = standing == Standing::Seated;
+        for (version, verdicts) in verdicts.iter().filter(|_| is_news) {
             for loss in verdicts.losses() {
                 tracing::warn!(%version, slots = %loss.slots, cause = ?loss.cause, "possible loss");
             }
@@ -370,7 +388,7 @@ impl Member {
         let Some(member) = self.own.upgrade().filter(|member| member.is_told_otherwise()) else {
             return;
         };
-        self.runtime.spawn(async move {
+        self.runtime.spawn(vital("begin again", async move {
             let _turn = member.turn.lock().await;
             // A life that has not begun yet begins with the new number.
             if member.cluster().is_none() || !member.is_told_otherwise() {
@@ -381,7 +399,7 @@ impl Member {
             if let Err(error) = member.begin_life(None).await {
                 exit::fatal(&error.to_string());
             }
-        });
+        }));
     }
 
     /// Do links and log know another boot number than the start has?
@@ -512,13 +530,13 @@ impl Orders for Member {
         };
         match order {
             Order::Meet { bus } => {
-                self.runtime.spawn(async move { done(member.meet(bus).await) });
+                self.runtime.spawn(vital("meet", async move { done(member.meet(bus).await) }));
             }
             Order::Reset { hard } => {
-                self.runtime.spawn(async move { done(member.reset(hard).await) });
+                self.runtime.spawn(vital("reset", async move { done(member.reset(hard).await) }));
             }
             Order::Recover => {
-                self.runtime.spawn(async move { done(member.recover().await) });
+                self.runtime.spawn(vital("recover", async move { done(member.recover().await) }));
             }
             order => cluster.order(order, actor, done),
         }
@@ -570,6 +588,13 @@ impl Host for Member {
 
     fn keys(&self) -> u64 {
         self.state().key_count()
+    }
+
+    fn vote_taken(&self) {
+        exit::unless(
+            self.dir.lock().note_vote_taken(),
+            "the vote that was taken away is not noted",
+        );
     }
 
     fn join_back(&self, from: NodeId, bus: slots::Endpoint) {

@@ -31,6 +31,7 @@ use crate::metrics::{ClusterFigures, MetricsSource, PeerFigures};
 use crate::peer::greeting::Secret;
 use crate::persist::evidence::Durability;
 use crate::slot::Rooms;
+use crate::vital::vital;
 
 use member::{Facts, Member};
 
@@ -60,10 +61,11 @@ pub async fn run(start: Start) -> io::Result<()> {
     let cluster = member.begin().await?;
     for (address, listener) in listeners {
         tracing::info!(%address, "serving");
-        tokio::spawn(listen::accept_all(listener, state.clone()));
+        tokio::spawn(vital("accept clients", listen::accept_all(listener, state.clone())));
     }
-    tokio::spawn(tick(member.clone(), own));
-    tokio::spawn(settle_in(member.clone(), start.seeds.clone(), !start.starts_empty));
+    tokio::spawn(vital("tick", tick(member.clone(), own)));
+    let settling = settle_in(member.clone(), start.seeds.clone(), !start.starts_empty);
+    tokio::spawn(vital("settle in", settling));
     let name = state.topology().table.node(member.identity().node).map(|row| row.name.clone());
     tracing::info!(
         node = %member.identity().node, boot = %member.identity().boot, cluster = %cluster.id(),
@@ -126,7 +128,7 @@ fn build(start: &Start, stop: Arc<Notify>, member: &Arc<Member>) -> Arc<NodeStat
     ));
     state.set_history(member.annals());
     state.sync_limits();
-    tokio::spawn(ExpiryTask::new(state.clone(), due).run());
+    tokio::spawn(vital("expiry", ExpiryTask::new(state.clone(), due).run()));
     state
 }
 
@@ -217,6 +219,7 @@ async fn tick(member: Arc<Member>, own: OwnAddress) {
         let now = clock::now();
         node.tick_pause(now);
         node.rooms.settle();
+        node.ask_for_unsure(now.mono_ns);
         node.promises.tick(now.mono_ns, &node.clients);
         node.stats.sample_rates(now.mono_ns);
         if let Some(line) = node.stale_line(now) {

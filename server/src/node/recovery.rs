@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   this node: its whole log, committed or not --> a new log, this node its only voter
-//!              --> SetCluster{generation + 1} --> every node it reaches is told to follow
+//!              --> SetCluster{the next generation} --> every node it reaches is told to follow
 //!   a node that is told: has no quorum either --> leaves its log behind, is sent the new one
 //! ```
 //! Not the operator's plan and consent (`slotctl`). Invariant: only without a quorum, never behind
@@ -23,9 +23,9 @@ use crate::control::raft::store;
 use crate::control::raft::types::Member as RaftMember;
 use crate::control::seat::Standing;
 use crate::control::{ProposeError, TableLog};
-use crate::io::exit;
 use crate::io::peer::PeerNet;
 use crate::io::raft_disk::Folder;
+use crate::io::{clock, exit};
 use crate::peer::CallKind;
 
 /// Until the new generation is in the table: an election of one and an entry.
@@ -68,7 +68,7 @@ impl Member {
             )));
         }
         let (id, generation) = self.dir.lock().cluster();
-        let next = generation + 1;
+        let next = slots::next_generation(generation, clock::random_u64());
         tracing::warn!(%id, generation = next, "recovering without the majority");
         drop(cluster);
         self.end().await;

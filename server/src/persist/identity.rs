@@ -39,6 +39,9 @@ pub struct NodeFile {
     pub boots: BootRecord,
     /// Has the node founded or joined the cluster? Until then its log may be empty.
     pub founded: bool,
+    /// What the node had promised in the table's log may be lost: its folder was taken away, or
+    /// comes from a backup. It gives no vote until a majority has taken its vote away.
+    pub log_lost: bool,
     /// A later generation of the cluster that was heard of: this one was given up. 0: none.
     pub superseded_by: u64,
     /// The weakest durability of the newest run.
@@ -132,7 +135,7 @@ impl NodeFile {
         let claims = if claims.is_empty() { "none".to_owned() } else { claims.join(",") };
         let body = format!(
             "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\n\
-             confirmed {}\nclaims {}\nfounded {}\nsuperseded-by {}\nweakest {}\n\
+             confirmed {}\nclaims {}\nfounded {}\nlog-lost {}\nsuperseded-by {}\nweakest {}\n\
              stopped-cleanly {}\nsync-failed {}\nkernel {}\nkept {}\n",
             self.id,
             self.store,
@@ -141,6 +144,7 @@ impl NodeFile {
             self.boots.confirmed,
             claims,
             flag(self.founded),
+            flag(self.log_lost),
             self.superseded_by,
             self.weakest.as_str(),
             flag(self.stopped_cleanly),
@@ -178,6 +182,7 @@ impl NodeFile {
                 claims: fields.claims()?,
             },
             founded: fields.flag("founded")?,
+            log_lost: fields.flag("log-lost")?,
             superseded_by: fields.number("superseded-by")?,
             weakest: Durability::parse(fields.text("weakest")?)
                 .ok_or(BadIdentity::Field("weakest"))?,
@@ -249,6 +254,7 @@ mod tests {
                 claims: vec![Nonce::from_bytes([1; 8]), Nonce::from_bytes([2; 8])],
             },
             founded: true,
+            log_lost: true,
             superseded_by: 0,
             weakest: Durability::Memory,
             stopped_cleanly: true,

@@ -353,18 +353,17 @@ impl WorldNode {
             }
         }
         free.iter().for_each(|slot| self.unseal(slot));
-        let mut unsure = self.state.unsure_seals.lock();
-        *unsure = unsure.without(&free);
     }
 
     fn unseal(&self, slot: SlotId) {
         let me = self.startup.identity().node;
         let row = self.ledger.table().slot(slot);
-        if self.state.rooms.ownership(slot) == (Ownership::Sealed, row.epoch())
-            && row.owner() == Some(me)
-        {
-            self.state.rooms.install(slot, Ownership::Owned, row.epoch());
-        }
+        let closed = (Ownership::Sealed, row.epoch());
+        self.state.seals.open(slot, || {
+            if self.state.rooms.ownership(slot) == closed && row.owner() == Some(me) {
+                self.state.rooms.install(slot, Ownership::Owned, row.epoch());
+            }
+        });
     }
 
     fn end(&mut self, proposal: ProposalIx, outcome: Result<Verdicts, ProposeError>, now: Now) {

@@ -115,7 +115,7 @@ pub(crate) fn recover(here: &Status, survey: &Survey) -> Result<Plan, Failure> {
         survey.nodes.iter().filter(|seen| seen.own().is_none()).map(Seen::name).collect();
     let mut lines = vec![
         format!("Cluster {}, generation {}, has lost its majority.", here.cluster, here.generation),
-        format!("{me} begins generation {} alone, with what it knows.", here.generation + 1),
+        format!("{me} begins a new generation alone, with what it knows."),
         format!("CHANGES OF THE TABLE AFTER VERSION {} ARE LOST.", here.table_version),
     ];
     if !gone.is_empty() {
@@ -312,7 +312,7 @@ mod tests {
         let plan = recover(&here(0), &lost).expect("a plan");
         assert_eq!(plan.question, Question::Typed("c".repeat(40)));
         let text = plan.lines.join("\n");
-        assert!(text.contains("node-a begins generation 2 alone"), "{text}");
+        assert!(text.contains("node-a begins a new generation alone"), "{text}");
         assert!(text.contains("shut out: node-c."), "{text}");
     }
 

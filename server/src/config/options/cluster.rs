@@ -99,14 +99,6 @@ pub(super) const OPTIONS: &[Declaration] = &[
         false => Err("must be up to 1024 bytes"),
     }),
     Declaration::new(
-        "static-table",
-        Kind::Text,
-        "",
-        "File with a fixed slot table that all nodes of a cluster start from.",
-    )
-    .startup()
-    .hidden(),
-    Declaration::new(
         "cluster-announce-ip",
         Kind::Text,
         "",

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ use crate::control::ProposeError;
 use crate::control::orders::View;
 use crate::control::seat::Identity;
 use crate::peer::{Answers, Boxed, CallKind, Calls};
+use crate::vital::vital;
 
 /// For the founding: an election of one and two entries.
 const FOUND_PATIENCE: Duration = Duration::from_secs(10);
@@ -54,6 +56,9 @@ pub trait Host: Send + Sync {
     fn unix_ms(&self) -> u64;
     /// Keys in the slots this node owns.
     fn keys(&self) -> u64;
+    /// A majority has taken away the vote of this node, which was started with `may_vote` false:
+    /// it may be given another. To be on disk when this returns.
+    fn vote_taken(&self);
     /// A node asked to become one with us, and it is this node that must join it: the node now
     /// gives itself the order to meet the node at `bus`. Must not block.
     fn join_back(&self, from: NodeId, bus: Endpoint);
@@ -69,6 +74,9 @@ pub struct ClusterStart<L, M> {
     pub log: L,
     /// Bytes of the store's entries that no snapshot has replaced. Must not block.
     pub log_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// False: what this node had promised in the log may be lost, and it gives no vote until it has
+    /// none (`Host::vote_taken`) or is the only voter.
+    pub may_vote: bool,
     /// The table's machine. It must show each version in `table` before `apply` and
     /// `install_snapshot` return, and after the node's own rooms know it.
     pub machine: M,
@@ -142,6 +150,7 @@ pub struct Cluster {
     pub(super) vote_orders: VoteOrders,
     pub(super) meeting: Arc<Mutex<Meeting>>,
     incoming: Mutex<Incoming>,
+    may_vote: AtomicBool,
     pub(super) log_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
     pub(super) runtime: Handle,
     /// Since when this node has led, without a break.
@@ -181,14 +190,16 @@ impl Cluster {
             vote_orders: VoteOrders::default(),
             meeting: Arc::default(),
             incoming: Mutex::default(),
+            may_vote: AtomicBool::new(start.may_vote),
             log_bytes: start.log_bytes,
             runtime: Handle::current(),
             led_since: Mutex::new(None),
             leader_heard: Mutex::new(None),
             steward: Mutex::new(None),
         });
+        cluster.raft.runtime_config().elect(start.may_vote);
         cluster.elect_if_alone().await.map_err(|error| failed(&error))?;
-        let steward = tokio::spawn(steward::run(Arc::downgrade(&cluster)));
+        let steward = tokio::spawn(vital("steward", steward::run(Arc::downgrade(&cluster))));
         *cluster.steward.lock() = Some(steward);
         Ok(cluster)
     }
@@ -201,9 +212,34 @@ impl Cluster {
             .with_raft_state(|state| state.membership_state.effective().voter_ids().collect())
             .await?;
         if alone(voters) {
+            self.give_vote_back();
             self.raft.trigger().elect().await?;
         }
         Ok(())
+    }
+
+    /// Ends the time without a vote, if this node has none any more by a majority's word: what it
+    /// had promised binds nobody then.
+    pub(super) async fn look_for_vote(&self) {
+        if self.may_vote.load(Ordering::SeqCst) {
+            return;
+        }
+        let me = Member(self.me.node);
+        let is_taken = self.raft.with_raft_state(move |state| {
+            let committed = state.membership_state.committed();
+            committed.log_id().is_some() && !committed.voter_ids().any(|voter| voter == me)
+        });
+        if is_taken.await.unwrap_or(false) {
+            self.give_vote_back();
+        }
+    }
+
+    fn give_vote_back(&self) {
+        if !self.may_vote.load(Ordering::SeqCst) {
+            self.host.vote_taken();
+            self.may_vote.store(true, Ordering::SeqCst);
+            self.raft.runtime_config().elect(true);
+        }
     }
 
     /// Founds a cluster of this node alone: its log, the settings and the node's row. What was
@@ -343,6 +379,9 @@ impl Cluster {
         if self.table().node(from).is_some_and(|row| row.state == NodeState::Removed) {
             return Err(format!("node {from} is removed from the cluster"));
         }
+        if !self.may_vote.load(Ordering::SeqCst) {
+            return Err("this node's part of the log was lost: it has no vote to give".to_owned());
+        }
         // An empty log is a new node's, which has no vote, or one that was lost with all promises.
         if self.metrics.borrow().last_log_index.is_none() {
             return Err("this node's log is empty: it has no vote to give".to_owned());
@@ -359,9 +398,10 @@ impl Cluster {
         if vote < own {
             return write(&SnapshotAnswer::Taken(own));
         }
-        *self.leader_heard.lock() = Some(Instant::now());
         let taken = self.incoming.lock().take(request);
-        write(&match taken.inspect_err(|why| tracing::error!(%from, "{why}"))? {
+        let taken = taken.inspect_err(|why| tracing::error!(%from, "{why}"))?;
+        *self.leader_heard.lock() = Some(Instant::now());
+        write(&match taken {
             Taken::Kept => SnapshotAnswer::Taken(own),
             Taken::FromTheStart => SnapshotAnswer::FromTheStart,
             Taken::Whole(snapshot) => {

@@ -21,6 +21,7 @@ use super::wire::{ProposeAnswer, ProposeCall};
 use crate::control::ledger::{Entry, MAX_ACTOR_BYTES};
 use crate::control::{CaughtUp, ProposeError, Proposed, TableLog};
 use crate::peer::{CallError, CallKind};
+use crate::vital::vital;
 
 /// For one proposal: a change of leader takes up to 2.4 s, and the next one twice that.
 pub const PROPOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -93,12 +94,12 @@ impl TableLog for Cluster {
             return done(Err(ProposeError::NoQuorum));
         };
         let actor = actor.to_owned();
-        self.runtime.spawn(async move {
+        self.runtime.spawn(vital("propose", async move {
             let deadline = Instant::now() + PROPOSE_PATIENCE;
             let outcome = cluster.propose_until(change, &actor, deadline).await;
             drop(permit);
             done(outcome);
-        });
+        }));
     }
 
     fn catch_up(&self, done: CaughtUp) {

@@ -58,6 +58,7 @@ impl Steward {
         let table = cluster.table();
         self.note_tombstones(&table);
         compact(cluster).await;
+        cluster.look_for_vote().await;
         let leads = cluster.lead() == Lead::Mine;
         {
             let mut since = cluster.led_since.lock();

@@ -10,9 +10,9 @@ mod memory;
 mod removal;
 mod replication;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -65,6 +65,7 @@ fn slots(text: &str) -> SlotRanges {
 struct Body {
     keys: AtomicU64,
     joins_back: Mutex<Vec<NodeId>>,
+    vote_was_taken: AtomicBool,
 }
 
 impl Host for Body {
@@ -74,6 +75,10 @@ impl Host for Body {
 
     fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
+    }
+
+    fn vote_taken(&self) {
+        self.vote_was_taken.store(true, Ordering::Relaxed);
     }
 
     fn join_back(&self, from: NodeId, _bus: Endpoint) {
@@ -96,11 +101,18 @@ struct Town {
     links: Arc<Links>,
     history: Common,
     members: BTreeMap<u8, Member>,
+    /// Nodes whose next start has lost what they promised.
+    forgetful: BTreeSet<u8>,
 }
 
 impl Town {
     fn empty() -> Town {
-        Town { links: Links::new(), history: Common::default(), members: BTreeMap::new() }
+        Town {
+            links: Links::new(),
+            history: Common::default(),
+            members: BTreeMap::new(),
+            forgetful: BTreeSet::new(),
+        }
     }
 
     /// A cluster of node 1.
@@ -160,6 +172,7 @@ impl Town {
             cluster,
             log: log.clone(),
             log_bytes: Box::new(|| 0),
+            may_vote: !self.forgetful.contains(&n),
             machine: machine.clone(),
             table: machine.table(),
             calls: self.links.port(node_id(n)),

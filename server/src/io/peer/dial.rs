@@ -19,6 +19,7 @@ use crate::peer::greeting::Side;
 use crate::peer::link::{Link, Terms};
 use crate::peer::refusal::Refusal;
 use crate::peer::{CallError, CallKind};
+use crate::vital::vital;
 
 /// Pause after a failed accept (out of descriptors): the listener must not spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -31,7 +32,7 @@ pub(super) async fn accept_all(inner: Arc<Inner>, listener: TcpListener) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 if let Some((handle, stream)) = begin(&inner, stream, Opening::accepted()) {
-                    tokio::spawn(task::run(inner.clone(), handle, stream));
+                    tokio::spawn(vital("link", task::run(inner.clone(), handle, stream)));
                 }
             }
             Err(error) => {
@@ -48,7 +49,7 @@ pub(super) async fn dial_all(inner: Arc<Inner>) {
         let now_ns = clock::now().mono_ns;
         let (dials, next_ns) = inner.state.lock().due(now_ns);
         for due in dials {
-            tokio::spawn(dial(inner.clone(), due));
+            tokio::spawn(vital("dial", dial(inner.clone(), due)));
         }
         tokio::select! {
             () = sleep(Duration::from_nanos(next_ns.saturating_sub(now_ns))) => {}
@@ -143,7 +144,7 @@ pub(super) async fn call_stranger(
     let opening = Opening { side: Side::Dialer, as_stranger: true, dial: None, on_up: Some(on_up) };
     let begun = begin(&inner, stream, opening);
     let (handle, stream) = begun.ok_or(CallError::NotConnected)?;
-    tokio::spawn(task::run(inner, handle.clone(), stream));
+    tokio::spawn(vital("link", task::run(inner, handle.clone(), stream)));
     let left = || {
         let past = clock::now().mono_ns.saturating_sub(began_ns);
         patience.saturating_sub(Duration::from_nanos(past))

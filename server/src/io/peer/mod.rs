@@ -21,6 +21,7 @@ use crate::peer::refusal::Refusal;
 use crate::peer::{
     Answers, Boxed, CallError, CallKind, Calls, Identity, Notices, PeerStatus, PeerView, Traffic,
 };
+use crate::vital::vital;
 
 mod dial;
 mod handle;
@@ -130,11 +131,11 @@ impl PeerNet {
             lingers: Semaphore::new(MAX_LINGERS),
             counters: Counters::default(),
         });
-        let accepts = listeners
-            .into_iter()
-            .map(|listener| tokio::spawn(dial::accept_all(inner.clone(), listener)));
+        let accepts = listeners.into_iter().map(|listener| {
+            tokio::spawn(vital("accept links", dial::accept_all(inner.clone(), listener)))
+        });
         let mut tasks: Vec<AbortHandle> = accepts.map(|task| task.abort_handle()).collect();
-        tasks.push(tokio::spawn(dial::dial_all(inner.clone())).abort_handle());
+        tasks.push(tokio::spawn(vital("dial", dial::dial_all(inner.clone()))).abort_handle());
         Ok(Arc::new(PeerNet { inner, addresses, tasks }))
     }
 

@@ -18,6 +18,7 @@ use crate::peer::conversation::Request;
 use crate::peer::link::{Down, Event};
 use crate::peer::refusal::{Refusal, RefusalCode};
 use crate::peer::{CallError, Notice};
+use crate::vital::vital;
 
 /// One read's share, bytes: each link has a buffer of it.
 const READ_BYTES: usize = 16 * 1024;
@@ -271,11 +272,11 @@ fn answer(inner: &Arc<Inner>, handle: &Arc<Handle>, request: Request) {
     let from = handle.talk.lock().link.theirs().map(|hello| hello.identity.node);
     let answering = Answering { handle: handle.clone(), id, answer: None };
     let (Some(from), answers) = (from, inner.answers.clone()) else { return };
-    tokio::spawn(async move {
+    tokio::spawn(vital("answer", async move {
         let patience = Duration::from_millis(u64::from(patience_ms));
         let answer = timeout(patience, answers.answer(from, kind, body)).await;
         answering.give(answer.ok());
-    });
+    }));
 }
 
 fn went_down(inner: &Inner, handle: &Handle, down: &Down) {
@@ -330,7 +331,14 @@ fn log(inner: &Inner, handle: &Handle, end: &LinkEnd, down: &Down, was_up: bool)
     };
     let line = format!("{verb} {name} at {}: {text}", handle.remote.ip().to_canonical());
     let is_loud = !code.is_quiet() && code != RefusalCode::Busy;
-    if is_loud && inner.state.lock().repeats.is_due(&line, clock::now().mono_ns) {
+    let is_due = || {
+        let (repeats, now_ns) = (&mut inner.state.lock().repeats, clock::now().mono_ns);
+        match code {
+            RefusalCode::OtherCluster => repeats.is_due_if_it_lasts(&line, now_ns),
+            _ => repeats.is_due(&line, now_ns),
+        }
+    };
+    if is_loud && is_due() {
         tracing::warn!("{line}");
     } else {
         tracing::debug!("{line}");

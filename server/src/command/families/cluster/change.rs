@@ -209,7 +209,14 @@ impl Seals<'_> {
         }
         let sealed = cx.enter(slot, Patience::Spin, |owned| {
             let served = (Ownership::Owned, owned.epoch());
-            empties(owned).then(|| node.rooms.install_over(slot, served, Ownership::Sealed))
+            empties(owned).then(|| {
+                node.seals.close(slot, owned.epoch());
+                let is_sealed = node.rooms.install_over(slot, served, Ownership::Sealed);
+                if !is_sealed {
+                    node.seals.open(slot, || {});
+                }
+                is_sealed
+            })
         })?;
         match sealed {
             Some(Some(true)) => {
@@ -231,21 +238,19 @@ impl Seals<'_> {
     /// Was it sealed by a command before, and has the table said nothing of it since?
     fn is_left_sealed(&self, slot: SlotId) -> bool {
         let is_sealed = self.node.rooms.ownership(slot).0 == Ownership::Sealed;
-        is_sealed && self.node.unsure_seals.lock().contains(slot)
+        is_sealed && self.node.seals.is_unsure(slot)
     }
 
     /// The table has answered, or not.
     fn note(&mut self, outcome: &Result<Verdicts, ProposeError>) {
-        let mut left = self.node.unsure_seals.lock();
-        let ours = self.sealed.iter().chain(&self.unsure).copied().collect();
         match outcome {
             // It may be committed yet, now or by a proposal before.
             Err(ProposeError::Unknown) => {
-                left.extend(self.sealed.drain(..));
+                self.node.seals.leave_unsure(self.sealed.drain(..));
                 self.unsure.clear();
             }
             Err(_) => self.unsure.clear(),
-            Ok(_) => *left = left.without(&ours),
+            Ok(_) => {}
         }
     }
 }
@@ -253,10 +258,7 @@ impl Seals<'_> {
 impl Drop for Seals<'_> {
     fn drop(&mut self) {
         for slot in self.sealed.drain(..).chain(self.unsure.drain(..)) {
-            let now = self.node.rooms.ownership(slot);
-            if now.0 == Ownership::Sealed {
-                self.node.rooms.install_over(slot, now, Ownership::Owned);
-            }
+            self.node.unseal(slot);
         }
     }
 }

@@ -227,6 +227,32 @@ fn slots_of_unknown_fate_stay_sealed_until_the_table_answers() {
     assert_eq!(rig.call("SET {06S} 1"), "+OK\r\n");
 }
 
+#[test]
+fn a_seal_outlives_a_time_without_a_seat_and_is_asked_for_again() {
+    let mut rig = rig("0-16383", &[]);
+    let slot = slots::slot_of(b"{06S}");
+    let ownership = |rig: &Rig| rig.node.node.rooms.ownership(slot).0;
+    let stands = |rig: &Rig, standing| rig.node.node.install_standing(standing);
+    rig.log.end_with(Fate::Failed(ProposeError::Unknown));
+    assert!(rig.call(&format!("CLUSTER DELSLOTS {}", slot.number())).starts_with("-ERR it is not"));
+    stands(&rig, Standing::Starting);
+    assert_eq!(ownership(&rig), Ownership::Unknown);
+    stands(&rig, Standing::Seated);
+    assert_eq!(ownership(&rig), Ownership::Sealed, "it may still be given up");
+    let ask = |rig: &Rig, second: u64| rig.node.node.ask_for_unsure(second * 1_000_000_000);
+    // No answer: it stays closed. Then the table answers.
+    ask(&rig, 1);
+    assert_eq!(ownership(&rig), Ownership::Sealed);
+    rig.log.end_with(Fate::Decided);
+    ask(&rig, 1);
+    assert_eq!(ownership(&rig), Ownership::Sealed, "asked a moment ago");
+    ask(&rig, 2);
+    assert_eq!(ownership(&rig), Ownership::Unassigned);
+    assert_eq!(rig.call(&format!("CLUSTER ADDSLOTS {}", slot.number())), "+OK\r\n");
+    ask(&rig, 9);
+    assert_eq!(rig.call("SET {06S} 1"), "+OK\r\n", "nothing is asked for any more");
+}
+
 /// Slot 5 is given to this node or taken from it, each time as of then.
 fn slot_5(rig: &Rig, steps: &'static [Step]) -> Happens {
     let node = rig.node.node.clone();

@@ -44,6 +44,8 @@ pub type Vote = openraft::Vote<Member>;
 pub const VOTE_FILE: &str = "raft.vote";
 /// The file of the snapshot.
 pub const SNAPSHOT_FILE: &str = "table.snap";
+/// The log's segments: this and a number of eight digits.
+pub const SEGMENT_PREFIX: &str = "raft.log.";
 /// The segment that is made ahead.
 pub const SPARE_FILE: &str = "raft.log.spare";
 /// What a file is called while it is written; a rename puts it in its place.
@@ -53,12 +55,12 @@ pub const SEGMENT_BYTES: u32 = 32 * 1024 * 1024;
 
 /// A segment's file.
 fn segment_file(number: u32) -> String {
-    format!("raft.log.{number:08}")
+    format!("{SEGMENT_PREFIX}{number:08}")
 }
 
 /// The number of a segment's file; `None` for any other file.
 fn segment_number(file: &str) -> Option<u32> {
-    let number = file.strip_prefix("raft.log.")?.parse().ok()?;
+    let number = file.strip_prefix(SEGMENT_PREFIX)?.parse().ok()?;
     (segment_file(number) == file).then_some(number)
 }
 

@@ -52,6 +52,7 @@ async fn start(links: &Arc<Links>, n: u8, sizes: Sizes) -> Node {
         cluster: cluster_id(1),
         log: store.clone(),
         log_bytes: Box::new(store.scales()),
+        may_vote: true,
         machine,
         table,
         calls: links.port(node_id(n)),

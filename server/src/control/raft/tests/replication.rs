@@ -277,3 +277,42 @@ async fn a_node_that_lost_its_log_is_sent_it_again_and_gives_no_vote_before() {
     propose(town.cluster(lost), label(1, "y")).await.expect("all go on");
     town.until_equal().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_voter_that_lost_its_log_votes_again_only_after_its_vote_was_taken() {
+    let mut town = Town::of(4).await;
+    let leader = town.leader().expect("a leader");
+    let learner = town.view(leader).learners[0].bytes()[0];
+    let voters: Vec<u8> = (1..=4).filter(|n| ![leader, learner].contains(n)).collect();
+    let (lost, other) = (voters[0], voters[1]);
+    town.stop(lost).await;
+    town.forgetful.insert(lost);
+    let machine = MemoryMachine::in_common(&town.history);
+    town.start_with(lost, cluster_id(1), 2, MemoryLog::default(), machine).await;
+    town.until_equal().await;
+    let vote = openraft::Vote::new(99, super::super::types::Member(node_id(other)));
+    let body = codec::encode(&openraft::raft::VoteRequest::new(vote, None)).expect("it is short");
+    let port = town.links.port(node_id(other));
+    let answer = port.call(node_id(lost), CallKind::RaftVote, body, PATIENCE).await;
+    let Err(CallError::Refused(why)) = answer else { panic!("{answer:?}") };
+    assert!(why.contains("was lost"), "{why}");
+    // Two voters are left, and one of them has no vote to give, nor asks for any.
+    let stopped = town.stop(leader).await;
+    town.pass(Duration::from_secs(10)).await;
+    assert_eq!(town.leader(), None);
+    town.restart(stopped).await;
+    town.until("a leader", |town| town.leader().is_some()).await;
+    assert!(!town.members[&lost].body.vote_was_taken.load(Ordering::Relaxed));
+    let at = town.leader().expect("a leader");
+    assert_ne!(at, lost);
+    let moved = Order::ReplaceVoter { old: node_id(lost), new: Some(node_id(learner)) };
+    town.order(at, moved).await.expect("done");
+    let is_free = |town: &Town| town.members[&lost].body.vote_was_taken.load(Ordering::Relaxed);
+    town.until("its vote is taken", is_free).await;
+    let moved = Order::ReplaceVoter { old: node_id(learner), new: Some(node_id(lost)) };
+    town.order(at, moved).await.expect("done");
+    // It counts again: with it the others find a leader.
+    let leader = town.leader().expect("a leader");
+    town.stop(leader).await;
+    town.until("another leader", |town| town.leader().is_some_and(|n| n != leader)).await;
+}
