@@ -3,6 +3,7 @@
 //! Not the node's place in a cluster, which is `member`'s. Invariant: clients are accepted before
 //! the node has a seat, and are told so; the mark of an orderly end is the last thing written.
 
+mod asked;
 mod joining;
 mod member;
 mod recovery;
