@@ -21,13 +21,14 @@ const TEXT_KINDS: [&str; 8] = ["rs", "md", "toml", "py", "sh", "yaml", "yml", "t
 
 /// What each module of the server may use of the others; its own parts are always allowed.
 /// A name with `::` allows that part only, `*` everything. `server/src/lib.rs` draws the picture.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("resp", &["store::number"]),
     ("gate", &[]),
     ("metrics", &[]),
     ("store", &[]),
     ("config", &["store::limits", "store::number"]),
     ("slot", &["store", "resp", "gate", "config", "metrics"]),
+    ("stream", &["slot", "store"]),
     ("control", &["slot", "config", "metrics", "peer"]),
     ("peer", &["config", "metrics"]),
     ("persist", &["config", "control::startup"]),

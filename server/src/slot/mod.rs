@@ -8,17 +8,24 @@
 pub mod admission;
 mod apply;
 pub mod door;
+mod hold;
+pub mod journal;
 pub mod keys;
 pub mod op;
 mod owned;
+pub mod reading;
+pub mod replay;
 pub mod room;
 pub mod sync;
 pub mod waiters;
 
 pub use admission::{Access, Admission, Ownership, Refused};
+pub use journal::{Journal, Position};
 pub use keys::{Found, Keys, Str, Value};
 pub use op::{End, Key, Op};
 pub use owned::{Owned, access_clock};
+pub use reading::Reading;
+pub use replay::Replay;
 pub use room::{Admit, Patience, Rooms};
 pub use waiters::{Ticket, Waiting, Watch};
 
