@@ -54,7 +54,7 @@ thread_local! {
 
 /// The thread's buffer for the groups of one hold; empty, with room.
 pub(super) fn take_scratch() -> Vec<u8> {
-    let scratch = SCRATCH.take();
+    let scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
     if scratch.capacity() > 0 { scratch } else { Vec::with_capacity(GROUP_SCRATCH_BYTES) }
 }
 

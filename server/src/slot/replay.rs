@@ -5,8 +5,6 @@
 //! nobody and journals nothing; sums are kept as for any hold.
 //! Invariant: a slot that this node serves is never replayed into.
 
-use std::sync::Arc;
-
 use slots::{Epoch, OpIndex, SlotId};
 
 use crate::slot::admission::Ownership;
@@ -14,7 +12,6 @@ use crate::slot::hold::Hold;
 use crate::slot::keys::Keys;
 use crate::slot::op::Op;
 use crate::slot::room::Rooms;
-use crate::store::limits::Limits;
 
 /// The lock hold of a slot whose content is being brought.
 pub struct Replay<'a> {
@@ -51,11 +48,6 @@ impl Replay<'_> {
     /// Changes keys, as the owner did. What it returns is said at each `Op`.
     pub fn apply(&mut self, op: Op<'_>) -> usize {
         self.hold.apply_op(op)
-    }
-
-    /// The collection limits in force: they choose the forms of what grows from here on.
-    pub fn limits(&mut self) -> Arc<Limits> {
-        self.hold.limits()
     }
 
     /// Index of the last op group that the content holds.

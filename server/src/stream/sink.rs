@@ -6,8 +6,8 @@
 //!                                 |     ^ ops on ranges not there yet are dropped: their
 //!                                 +-----+ chunk will hold them
 //! ```
-//! Call: chunks and groups as they come, in the order in which the source made them, or all
-//! chunks first; after an error the room is to be emptied. Not a buffer: a chunk that comes
+//! Call: chunks and groups in the order in which the source made them; or all chunks of one
+//! snapshot first. After an error the room is to be emptied. Not a buffer: a chunk that comes
 //! after groups it does not hold is refused. Invariant (INV-8): see `stream`.
 
 use std::fmt;

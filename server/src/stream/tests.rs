@@ -301,10 +301,12 @@ fn replay_from_all(name: &str, steps: &[&str], slots: &BTreeSet<SlotId>) {
     for (id, snapshot) in &mut snapshots {
         while studio.chunk(*id, snapshot, budget) {}
     }
+    let rooms = bare_rooms();
     for start in starts {
         for order in ORDERS {
-            let rooms = bare_rooms();
             for slot in slots {
+                rooms.replay(*slot, START_MS).apply(Op::Flush);
+                rooms.replay(*slot, START_MS).set_place(Epoch(0), OpIndex(0));
                 let index = replay(&studio.events, *slot, (start, order), &rooms);
                 let (want, got) = (dump(&state.rooms, *slot), dump(&rooms, *slot));
                 assert_eq!(want, got, "{name}, snapshot from line {start}, {order:?}");

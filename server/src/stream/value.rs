@@ -5,8 +5,7 @@
 //!   1 string in its entry: string        2 the same, its encoding is `raw`
 //!   3 big string: string                 4 list: zigzag chunk size, count, strings
 //!   5 hash, packed: count, pairs         6 hash, table: count, pairs
-//!   7 set of integers: count, 8 bytes each, rising
-//!   8 set, packed: count, strings        9 set, table: count, strings
+//!   7 set, integers: count, 8 bytes each 8 set, packed, and 9 table: count, strings
 //!  10 sorted set, packed: count, (score, string) in order      11 the same, large
 //! ```
 //! Not a judge of forms: what was packed comes back packed, whatever the limits are now.
