@@ -3,7 +3,8 @@
 //! A slot's ownership, its keys and its place in its stream live behind one lock. `Rooms::admit`
 //! is the only door to a slot's keys and `Owned::apply` the only way to change them (INV-3): the
 //! types make it impossible to go round. Ownership is checked in the same critical section as
-//! the write.
+//! the write. Beside the door: `Rooms::replay` brings the content of a slot that is not served,
+//! `Rooms::read` copies a slot for its stream.
 
 pub mod admission;
 mod apply;

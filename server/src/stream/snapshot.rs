@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  begin --> reading --next_chunk--> ... --> the last chunk: finished
-//!               |  the node lets go of the slot: `LetGo`
+//!               |  the node lets go of the slot, or another epoch begins: `Unreadable`
 //! ```
 //! A chunk is taken under one hold of bounded size. Big strings and lists are frozen (their chunk
 //! pointers cloned) and encoded after it; hashes, sets and sorted sets are encoded inside it, one
@@ -11,7 +11,7 @@
 //! them. Not a judge of expiry: what has expired travels with its time.
 //! Invariant: the ranges of all chunks, in order, are all positions, each once.
 
-use slots::SlotId;
+use slots::{Epoch, SlotId};
 
 use super::chunk::{ChunkWriter, Head};
 use super::value::freeze;
@@ -48,6 +48,8 @@ pub enum Unreadable {
     TooManyReaders,
     /// The node let go of the slot's content.
     LetGo,
+    /// The slot began another epoch, and may have been away in between: begin anew.
+    OtherEpoch,
 }
 
 /// A snapshot of one slot under way. Dropped before its end it takes the room's lock once: not
@@ -55,6 +57,7 @@ pub enum Unreadable {
 pub struct Snapshot<'a> {
     rooms: &'a Rooms,
     slot: SlotId,
+    epoch: Epoch,
     next: ScanPos,
     is_finished: bool,
 }
@@ -85,7 +88,8 @@ impl<'a> Snapshot<'a> {
         if !reading.begin_reader() {
             return Err(Unreadable::TooManyReaders);
         }
-        Ok(Snapshot { rooms, slot, next: ScanPos::START, is_finished: false })
+        let epoch = reading.epoch();
+        Ok(Snapshot { rooms, slot, epoch, next: ScanPos::START, is_finished: false })
     }
 
     /// Is nothing left to read?
@@ -107,6 +111,9 @@ impl<'a> Snapshot<'a> {
         if reading.is_let_go() {
             return Err(Unreadable::LetGo);
         }
+        if reading.epoch() != self.epoch {
+            return Err(Unreadable::OtherEpoch);
+        }
         let mut writer = ChunkWriter::begin(out);
         let mut frozen = Vec::new();
         let from = self.next;
@@ -117,7 +124,7 @@ impl<'a> Snapshot<'a> {
             Cut::After(to) => (to, to == ScanPos::LAST),
             Cut::End => (ScanPos::LAST, true),
         };
-        let (epoch, index) = (reading.epoch(), reading.index());
+        let (epoch, index) = (self.epoch, reading.index());
         if is_last {
             reading.end_reader();
             self.is_finished = true;
@@ -224,3 +231,6 @@ fn put(
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -339,6 +339,6 @@ fn a_set_costs_a_few_nanoseconds() {
         std::hint::black_box(&group);
     }
     let took_ns = crate::io::clock::now().mono_ns - begin_ns;
-    println!("a SET group of {} bytes: {} ps", group.len(), took_ns / u64::from(GROUPS / 1000));
+    println!("a SET group of {} bytes: {} ns", group.len(), took_ns / u64::from(GROUPS));
     assert_eq!(group.capacity(), 4096);
 }

@@ -209,38 +209,6 @@ fn walks_over_a_table_that_grows_and_shrinks_end_in_the_same_keys() {
     }
 }
 
-#[test]
-fn chunks_are_bounded_and_a_big_collection_stands_alone() {
-    let mut walk = Walk::new(1, 400);
-    (0..400).for_each(|_| walk.call("SET K V"));
-    for number in 0..3_000 {
-        let field = format!("field:{number}");
-        walk.studio.node.call(1, &[b"HSET", b"{w}big", field.as_bytes(), b"value"]);
-    }
-    let state = walk.studio.state();
-    let budget = Budget { entries: 20, bytes: 30_000 };
-    let mut snapshot = Snapshot::begin(&state.rooms, slot_of(b"{w}")).expect("a reader more");
-    let (mut bytes, mut next, mut big) = (Vec::new(), ScanPos::START, 0);
-    while let Some(head) = snapshot.next_chunk(budget, &mut bytes).expect("the slot stays") {
-        assert_eq!(head.from, next);
-        next = ScanPos(head.to.0 + 1);
-        let chunk = Chunk::read(&bytes).expect("a chunk");
-        chunk.check().expect("a whole chunk");
-        // A step of a scan may bring a bucket's worth beyond.
-        assert!(chunk.len() <= 20 + 14, "{} keys", chunk.len());
-        let order = KeyOrder::local();
-        let names = chunk.entries(&order).map(|entry| entry.expect("checked").key.to_vec());
-        if names.into_iter().any(|name| name == b"{w}big") {
-            big += 1;
-            assert!(bytes.len() > 30_000 && chunk.len() == 1);
-        } else {
-            assert!(bytes.len() <= 60_000 || chunk.len() == 1, "{}", bytes.len());
-        }
-        bytes.clear();
-    }
-    assert_eq!((big, next.0), (1, ScanPos::LAST.0 + 1));
-}
-
 /// One slot by hand: what is done, and what its chunks and groups are.
 struct Bench {
     studio: Studio,
@@ -427,17 +395,4 @@ fn a_stream_in_another_order_of_keys_ends_in_the_same_keys() {
         replay(&walk.studio.events, slot, (0, Order::ChunksFirst), &rooms);
         assert_eq!(dump(&rooms, slot), dump(&state.rooms, slot), "seed {seed}, chunks first");
     }
-}
-
-#[test]
-fn an_unread_snapshot_leaves_no_reader_behind() {
-    let mut bench = Bench::new();
-    bench.call("SET {w}1 a");
-    let state = bench.studio.state();
-    drop(Snapshot::begin(&state.rooms, bench.slot).expect("a reader more"));
-    bench.image();
-    bench.call("RENAME {w}1 {w}2");
-    let Some(Event::Group(group, _)) = bench.studio.events.last() else { panic!("a group") };
-    let mut ops = Ops::open(&group.bytes, Scratch::default()).expect("a group");
-    assert!(matches!(ops.next(), Ok(Some(Op::Rename { .. }))), "nobody reads: no image");
 }
