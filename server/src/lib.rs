@@ -8,6 +8,8 @@
 //!                         EXEC        commands    +--> gate: when replies may leave
 //!                            |                    ^
 //!   slots (the table) --> control (its log) ------+ admission words: who owns what
+//!                                                 |
+//!   stream: op groups, snapshots, the sink  <-----+ what a slot's log, copy or move is made of
 //!
 //!   io/peer --> peer: frames, greetings and calls between nodes; control talks through it
 //!
@@ -33,6 +35,7 @@ pub mod resp;
 pub mod session;
 pub mod slot;
 pub mod store;
+pub mod stream;
 #[cfg(any(test, fuzzing))]
 pub mod testing;
 pub mod vital;

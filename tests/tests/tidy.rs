@@ -21,7 +21,7 @@ const TEXT_KINDS: [&str; 8] = ["rs", "md", "toml", "py", "sh", "yaml", "yml", "t
 
 /// What each module of the server may use of the others; its own parts are always allowed.
 /// A name with `::` allows that part only, `*` everything. `server/src/lib.rs` draws the picture.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("resp", &["store::number"]),
     ("gate", &[]),
     ("metrics", &[]),
@@ -29,6 +29,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("config", &["store::limits", "store::number"]),
     ("slot", &["store", "resp", "gate", "config", "metrics"]),
     ("vital", &[]),
+    ("stream", &["slot", "store"]),
     ("control", &["slot", "config", "metrics", "peer", "vital"]),
     ("peer", &["config", "metrics"]),
     ("persist", &["config", "control::startup"]),

@@ -21,6 +21,9 @@ pub mod wire {
 pub mod disk {
     #![doc = include_str!("disk.md")]
 }
+pub mod stream {
+    #![doc = include_str!("stream.md")]
+}
 pub mod wire_nodes {
     #![doc = include_str!("wire-nodes.md")]
 }
@@ -93,6 +96,7 @@ mod tests {
             include_str!("protocol-model.md"),
             include_str!("wire.md"),
             include_str!("disk.md"),
+            include_str!("stream.md"),
             include_str!("wire-nodes.md"),
             include_str!("operating.md"),
             include_str!("cluster.md"),

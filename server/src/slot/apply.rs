@@ -3,11 +3,9 @@
 //! Deterministic: no clock, no randomness, no configuration but the collection limits (which
 //! choose a form, never a content).
 
-use std::sync::Arc;
-
+use crate::slot::hold::Hold;
 use crate::slot::keys::MARK_RAW;
 use crate::slot::op::{End, Key, Op};
-use crate::slot::owned::Owned;
 use crate::store::blob::Blob;
 use crate::store::hash::Hash;
 use crate::store::limits::Limits;
@@ -21,7 +19,7 @@ use crate::store::zset::{Added, SortedSet};
 /// change copies one chunk (DESIGN 4).
 pub const FLAT_STRING_MAX_BYTES: usize = 64 * 1024;
 
-impl Owned<'_> {
+impl Hold<'_> {
     pub(super) fn apply_op(&mut self, op: Op<'_>) -> usize {
         match op {
             Op::SetString { key, value, expiry } => self.set_string(key, value, expiry),
@@ -290,12 +288,6 @@ impl Owned<'_> {
         }
         self.dispose(old);
         len
-    }
-
-    /// The collection limits in force: a handler that builds a whole object needs them.
-    pub fn limits(&mut self) -> Arc<Limits> {
-        let rooms = self.rooms;
-        self.limits.get_or_insert_with(|| rooms.limits()).clone()
     }
 
     /// Changes the object at `key` in place, making it first if absent and deleting it if it

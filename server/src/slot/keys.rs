@@ -43,6 +43,8 @@ pub struct Keys {
     misses: Cell<u16>,
     /// NO-TOUCH clients leave the access clock alone.
     pub(crate) touch: bool,
+    /// Readers of the whole slot that are not finished; it stands here because here is room.
+    pub(crate) readers: u8,
 }
 
 /// A string value: in one piece, or in chunks when it is big.
@@ -228,6 +230,7 @@ impl Keys {
             hits: Cell::new(0),
             misses: Cell::new(0),
             touch: true,
+            readers: 0,
         }
     }
 

@@ -3,22 +3,30 @@
 //! A slot's ownership, its keys and its place in its stream live behind one lock. `Rooms::admit`
 //! is the only door to a slot's keys and `Owned::apply` the only way to change them (INV-3): the
 //! types make it impossible to go round. Ownership is checked in the same critical section as
-//! the write.
+//! the write. Beside the door: `Rooms::replay` brings the content of a slot that is not served,
+//! `Rooms::read` copies a slot for its stream.
 
 pub mod admission;
 mod apply;
 pub mod door;
+mod hold;
+pub mod journal;
 pub mod keys;
 pub mod op;
 mod owned;
+pub mod reading;
+pub mod replay;
 pub mod room;
 pub mod sync;
 pub mod waiters;
 
 pub use admission::{Access, Admission, Ownership, Refused};
+pub use journal::{Journal, Position};
 pub use keys::{Found, Keys, Str, Value};
 pub use op::{End, Key, Op};
 pub use owned::{Owned, access_clock};
+pub use reading::Reading;
+pub use replay::Replay;
 pub use room::{Admit, Patience, Rooms};
 pub use waiters::{Ticket, Waiting, Watch};
 

@@ -11,35 +11,26 @@ use std::sync::atomic::Ordering;
 use parking_lot::MutexGuard;
 use slots::{Epoch, OpIndex, SlotId};
 
-use crate::slot::keys::Keys;
+use crate::slot::hold::Hold;
+use crate::slot::journal::{Position, Recorder, give_back_scratch, take_scratch};
+use crate::slot::keys::{Keys, MARK_RAW};
 use crate::slot::op::{Key, Op};
 use crate::slot::room::{Body, Room, Rooms};
 use crate::slot::waiters::{Hall, Served, Ticket, Waiting, Watch};
 use crate::store::limits::Limits;
-use crate::store::object::Object;
-
-/// Values with more elements than this are freed by the chores thread, not under the lock: about
-/// 100 us of freeing.
-const FREE_INLINE_ELEMENTS: usize = 1_000;
+use crate::store::table::{EntryValue, Expiry};
 
 /// The lock hold of a slot that this node owns.
 pub struct Owned<'a> {
-    pub(super) rooms: &'a Rooms,
-    pub(super) room: &'a Room,
-    pub(super) slot: SlotId,
-    pub(super) body: MutexGuard<'a, Body>,
+    hold: Hold<'a>,
     epoch: Epoch,
     /// Did the open group change anything yet?
     group_open: bool,
-    pub(super) limits: Option<Arc<Limits>>,
-    pub(super) keys_before: usize,
-    pub(super) expiring_before: usize,
-    pub(super) expired: u64,
     /// Changes by commands that nobody booked yet.
     changes: u64,
-    /// Dropped values that wait for the unlock.
-    #[allow(clippy::vec_box, reason = "the boxes come from the table and go to the chores")]
-    garbage: Vec<Box<Object>>,
+    /// The open group as it will stand in the journal; the thread's scratch buffer, taken with
+    /// the first op.
+    group: Vec<u8>,
 }
 
 impl<'a> Owned<'a> {
@@ -48,34 +39,17 @@ impl<'a> Owned<'a> {
         rooms: &'a Rooms,
         room: &'a Room,
         slot: SlotId,
-        mut body: MutexGuard<'a, Body>,
+        body: MutexGuard<'a, Body>,
         epoch: Epoch,
         now_ms: u64,
     ) -> Owned<'a> {
-        body.keys.now_ms = now_ms;
-        body.keys.access_clock = access_clock(now_ms);
-        body.keys.touch = true;
-        let keys_before = body.keys.table.len();
-        let expiring_before = body.keys.table.expiring();
-        Owned {
-            rooms,
-            room,
-            slot,
-            body,
-            epoch,
-            group_open: false,
-            limits: None,
-            keys_before,
-            expiring_before,
-            expired: 0,
-            changes: 0,
-            garbage: Vec::new(),
-        }
+        let hold = Hold::new(rooms, room, slot, body, now_ms);
+        Owned { hold, epoch, group_open: false, changes: 0, group: Vec::new() }
     }
 
     /// The slot.
     pub fn slot(&self) -> SlotId {
-        self.slot
+        self.hold.slot
     }
 
     /// The epoch this node owns the slot at.
@@ -86,29 +60,29 @@ impl<'a> Owned<'a> {
     /// The keys, to read.
     #[inline]
     pub fn keys(&self) -> &Keys {
-        &self.body.keys
+        &self.hold.body.keys
     }
 
     /// Do look-ups of this hold move the access clocks (they do unless a NO-TOUCH client asks)?
     pub fn set_touch(&mut self, touch: bool) {
-        self.body.keys.touch = touch;
+        self.hold.body.keys.touch = touch;
     }
 
     /// Index of the last op group of the slot.
     pub fn index(&self) -> OpIndex {
-        self.body.index
+        self.hold.body.index
     }
 
     /// Changes keys. The only way there is (INV-3). What it returns is said at each `Op`.
     #[inline]
     pub fn apply(&mut self, op: Op<'_>) -> usize {
         self.open_group();
-        if self.body.keys.has_met_expired() {
+        if self.hold.body.keys.has_met_expired() {
             // Whoever may write may expire: a new value must not inherit an old one's end.
             self.delete_met();
         }
         let flush = matches!(op, Op::Flush);
-        let result = self.apply_op(op);
+        let result = self.change(op);
         self.changes += if flush { result as u64 } else { 1 };
         result
     }
@@ -122,7 +96,7 @@ impl<'a> Owned<'a> {
 
     /// Keys this hold added (or removed) and the node's total does not have yet.
     pub fn keys_unreported(&self) -> i64 {
-        self.body.keys.table.len() as i64 - self.keys_before as i64
+        self.hold.keys_unreported()
     }
 
     /// The first op of a group takes the next index (INV-4).
@@ -130,7 +104,7 @@ impl<'a> Owned<'a> {
     fn open_group(&mut self) {
         if !self.group_open {
             self.group_open = true;
-            self.body.index = OpIndex(self.body.index.0 + 1);
+            self.hold.body.index = OpIndex(self.hold.body.index.0 + 1);
         }
     }
 
@@ -138,21 +112,94 @@ impl<'a> Owned<'a> {
     /// with. Returns the group's index if it changed anything.
     #[inline]
     pub fn end_group(&mut self) -> Option<OpIndex> {
-        if self.body.keys.has_met_expired() {
+        if self.hold.body.keys.has_met_expired() {
             self.expire_met();
         }
-        if self.body.hall.is_some() {
+        if self.hold.body.hall.is_some() {
             self.serve_ready();
         }
-        let changed = self.group_open;
+        if !self.group_open {
+            return None;
+        }
         self.group_open = false;
-        changed.then_some(self.body.index)
+        if !self.group.is_empty() {
+            self.journal_group();
+        }
+        Some(self.hold.body.index)
+    }
+
+    /// Every op of this guard passes here: encoded before it is applied, which may use it up.
+    #[inline]
+    fn change(&mut self, op: Op<'_>) -> usize {
+        if let Some(recorder) = self.hold.rooms.recorder() {
+            self.record(recorder, &op);
+        }
+        self.hold.apply_op(op)
+    }
+
+    #[inline]
+    fn record(&mut self, recorder: &Recorder, op: &Op<'_>) {
+        if self.group.capacity() == 0 {
+            self.group = take_scratch();
+        }
+        match *op {
+            Op::Rename { from, to } if self.hold.body.keys.readers > 0 => {
+                self.record_image(recorder, from, to);
+            }
+            _ => (recorder.encode)(op, &mut self.group),
+        }
+    }
+
+    /// A value moves while a reader is under way, which may have passed the new name and never
+    /// meet the old one: the group holds what the new name becomes.
+    #[cold]
+    fn record_image(&mut self, recorder: &Recorder, from: Key<'_>, to: Key<'_>) {
+        let (encode, group) = (recorder.encode, &mut self.group);
+        encode(&Op::Delete { key: from }, group);
+        let Some(entry) = self.hold.body.keys.table.find(from.hash, from.bytes) else { return };
+        let expiry = entry.expiry().map_or(Expiry::Never, Expiry::At);
+        match entry.value() {
+            EntryValue::Boxed(object) => {
+                let object = Box::new(object.clone());
+                encode(&Op::PutObject { key: to, object, expiry }, group);
+            }
+            EntryValue::Bytes(value) => {
+                encode(&Op::SetString { key: to, value, expiry }, group);
+                if entry.marks() & MARK_RAW != 0 {
+                    // Nothing written at the front changes nothing but the encoding.
+                    encode(&Op::SetRange { key: to, offset: 0, bytes: b"" }, group);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn journal_group(&mut self) {
+        let (slot, epoch, index) = (self.hold.slot, self.epoch, self.hold.body.index);
+        if let Some(recorder) = self.hold.rooms.recorder() {
+            self.hold.body.journaled = recorder.journal.append(slot, epoch, index, &self.group).at;
+        }
+        self.group.clear();
+    }
+
+    /// Where the slot's last group lies in the log: what a reply that saw it depends on. `None`
+    /// without a journal, and before the first group.
+    #[inline]
+    pub fn position(&self) -> Option<Position> {
+        let recorder = self.hold.rooms.recorder()?;
+        let at = self.hold.body.journaled;
+        (at != 0).then(|| Position { lane: recorder.journal.lane(self.hold.slot), at })
+    }
+
+    /// The collection limits in force: a handler that builds a whole object needs them.
+    pub fn limits(&mut self) -> Arc<Limits> {
+        self.hold.limits()
     }
 
     #[cold]
     fn expire_met(&mut self) {
-        if self.rooms.totals.hold_expiry.load(Ordering::Relaxed) {
-            drop(self.body.keys.take_met_expired());
+        if self.hold.rooms.totals.hold_expiry.load(Ordering::Relaxed) {
+            drop(self.hold.body.keys.take_met_expired());
             return;
         }
         self.delete_met();
@@ -160,20 +207,20 @@ impl<'a> Owned<'a> {
 
     #[cold]
     fn delete_met(&mut self) {
-        let met = self.body.keys.take_met_expired();
+        let met = self.hold.body.keys.take_met_expired();
         for key in met {
             self.open_group();
-            self.apply_op(Op::Expire { key: Key::new(&key) });
+            self.change(Op::Expire { key: Key::new(&key) });
         }
     }
 
     #[cold]
     fn serve_ready(&mut self) {
-        while let Some(key) = self.body.hall.as_mut().and_then(|h| h.next_ready()) {
+        while let Some(key) = self.hold.body.hall.as_mut().and_then(|h| h.next_ready()) {
             let mut last = None;
             // Once the key is gone there is nothing left for those further back.
             while self.keys().exists(Key::new(&key))
-                && let Some(hall) = self.body.hall.as_ref()
+                && let Some(hall) = self.hold.body.hall.as_ref()
                 && let Some(waiter) = hall.next_waiter(&key, last)
             {
                 last = Some(waiter.ticket());
@@ -188,12 +235,12 @@ impl<'a> Owned<'a> {
     /// Time has passed while the lock was held (a transaction that slept): keys whose time came
     /// meanwhile are absent from now on. Never goes back.
     pub fn note_time(&mut self, now_ms: u64) {
-        self.body.keys.now_ms = self.body.keys.now_ms.max(now_ms);
+        self.hold.body.keys.now_ms = self.hold.body.keys.now_ms.max(now_ms);
     }
 
     /// A place in line for a client that is about to block.
     pub fn take_ticket(&self) -> Ticket {
-        self.rooms.take_ticket()
+        self.hold.rooms.take_ticket()
     }
 
     /// Puts a blocked client in line for its keys. Call under the hold in which its command
@@ -204,7 +251,7 @@ impl<'a> Owned<'a> {
 
     /// Takes a blocked client out of line.
     pub fn unblock(&mut self, waiter: &dyn Waiting) {
-        if let Some(hall) = self.body.hall.as_mut() {
+        if let Some(hall) = self.hold.body.hall.as_mut() {
             hall.unblock(waiter);
         }
         self.drop_empty_hall();
@@ -220,32 +267,28 @@ impl<'a> Owned<'a> {
     }
 
     fn hall(&mut self) -> &mut Hall {
-        self.body.hall.get_or_insert_default()
+        self.hold.body.hall.get_or_insert_default()
     }
 
     fn drop_empty_hall(&mut self) {
-        if self.body.hall.as_ref().is_some_and(|h| h.is_empty() && !h.has_ready()) {
-            self.body.hall = None;
+        if self.hold.body.hall.as_ref().is_some_and(|h| h.is_empty() && !h.has_ready()) {
+            self.hold.body.hall = None;
         }
     }
 
     /// Earliest expiry the slot may have, unix ms.
     pub fn next_expiry_ms(&self) -> u64 {
-        self.body.next_expiry_ms
+        self.hold.body.next_expiry_ms
     }
 
     /// A full pass over the slot's expiries found this to be the earliest.
     pub fn set_next_expiry_ms(&mut self, at_ms: u64) {
-        self.body.next_expiry_ms = at_ms;
+        self.hold.body.next_expiry_ms = at_ms;
     }
 
     /// Bytes of keys and values in the slot.
     pub fn bytes(&self) -> usize {
-        self.body.keys.table.bytes() + self.body.boxed_bytes
-    }
-
-    pub(super) fn throw_away(&mut self, object: Box<Object>) {
-        self.garbage.push(object);
+        self.hold.body.bytes()
     }
 }
 
@@ -261,58 +304,16 @@ impl Drop for Owned<'_> {
     #[inline]
     fn drop(&mut self) {
         if std::thread::panicking() && self.group_open {
-            half_changed(self.slot);
+            half_changed(self.hold.slot);
         }
         self.end_group();
-        self.report();
-        self.room.publish_hint(&self.body);
-        let (rooms, room) = (self.rooms, self.room);
-        room.door.leave(&mut self.body, |body, ownership, epoch| {
-            rooms.meet(room, body, ownership, epoch);
-        });
-        if !self.garbage.is_empty() {
-            self.take_out_garbage();
-        }
-    }
-}
-
-impl Owned<'_> {
-    #[inline]
-    fn report(&mut self) {
-        let keys = self.keys_unreported();
-        let totals = &self.rooms.totals;
-        if keys != 0 {
-            totals.keys.fetch_add(keys, Ordering::Relaxed);
-        }
-        let expiring = self.body.keys.table.expiring() as i64 - self.expiring_before as i64;
-        if expiring != 0 {
-            totals.expiring.fetch_add(expiring, Ordering::Relaxed);
-        }
-        let bytes = self.bytes();
-        if bytes != self.body.bytes {
-            totals.bytes.fetch_add(bytes as i64 - self.body.bytes as i64, Ordering::Relaxed);
-            self.body.bytes = bytes;
+        if self.group.capacity() > 0 {
+            give_back_scratch(std::mem::take(&mut self.group));
         }
         if self.changes != 0 {
-            totals.dirty.fetch_add(self.changes, Ordering::Relaxed);
+            self.hold.rooms.totals.dirty.fetch_add(self.changes, Ordering::Relaxed);
         }
-        if self.expired != 0 {
-            totals.expired.fetch_add(self.expired, Ordering::Relaxed);
-        }
-    }
-
-    /// Hands the big values over. The others are freed with the guard, as its last field: after
-    /// the unlock.
-    #[cold]
-    fn take_out_garbage(&mut self) {
-        let mut at = 0;
-        while let Some(object) = self.garbage.get(at) {
-            if object.weight() > FREE_INLINE_ELEMENTS {
-                self.rooms.chores().free(self.garbage.swap_remove(at));
-            } else {
-                at += 1;
-            }
-        }
+        self.hold.close();
     }
 }
 

@@ -5,8 +5,8 @@
 //! (DESIGN 3). Long commands that run where blocking is allowed may wait at the lock itself.
 //! Never two rooms' locks at once, never a lock across an await.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -14,6 +14,7 @@ use slots::{Epoch, OpIndex, SLOTS, SlotId};
 
 use crate::slot::admission::{Ownership, Refused};
 use crate::slot::door::Door;
+use crate::slot::journal::{EncodeOp, Journal, Recorder};
 use crate::slot::keys::Keys;
 use crate::slot::owned::Owned;
 use crate::slot::waiters::{Hall, Ticket, Waiting, Watch};
@@ -59,11 +60,19 @@ pub(crate) struct Body {
     pub(crate) epoch: Epoch,
     /// No key expires before this, unix ms. `u64::MAX` = no key has an expiry.
     pub(crate) next_expiry_ms: u64,
-    /// Bytes as last reported to the node's total.
-    pub(crate) bytes: usize,
+    /// Where the last group lies in its lane (`Position::at`); 0 = none was journaled.
+    pub(crate) journaled: u64,
     /// Bytes that boxed values own, kept by apply.
     pub(crate) boxed_bytes: usize,
     pub(crate) hall: Option<Box<Hall>>,
+}
+
+impl Body {
+    /// Bytes of keys and values; outside a hold, what the node's total has of this slot.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.keys.table.bytes() + self.boxed_bytes
+    }
 }
 
 /// Told when keys become due for expiry, or big values are to be freed elsewhere.
@@ -119,6 +128,7 @@ pub struct Rooms {
     chores: Box<dyn Chores>,
     /// Slots whose note nobody may have met yet.
     unmet: Mutex<Vec<SlotId>>,
+    recorder: OnceLock<Recorder>,
 }
 
 impl Rooms {
@@ -135,7 +145,21 @@ impl Rooms {
             limits: Mutex::new(Arc::new(Limits::default())),
             chores,
             unmet: Mutex::default(),
+            recorder: OnceLock::new(),
         }
+    }
+
+    /// From now on every op group goes to `journal`, encoded by `encode`. Once, before anything
+    /// is served: what was changed before is in no stream.
+    pub fn set_journal(&self, journal: Arc<dyn Journal>, encode: EncodeOp) {
+        let was_set = self.recorder.set(Recorder { journal, encode }).is_err();
+        assert!(!was_set, "the journal is set once");
+    }
+
+    /// The journal, if there is one: a load and a predictable branch.
+    #[inline]
+    pub(super) fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.get()
     }
 
     pub(crate) fn room(&self, slot: SlotId) -> &Room {
@@ -295,14 +319,12 @@ impl Rooms {
 
     #[cold]
     fn let_go(&self, room: &Room, body: &mut Body) {
+        self.totals.bytes.fetch_sub(body.bytes() as i64, Ordering::Relaxed);
         let table = std::mem::take(&mut body.keys.table);
         body.boxed_bytes = 0;
         body.next_expiry_ms = u64::MAX;
         self.totals.keys.fetch_sub(table.len() as i64, Ordering::Relaxed);
         self.totals.expiring.fetch_sub(table.expiring() as i64, Ordering::Relaxed);
-        let bytes = body.keys.table.bytes();
-        self.totals.bytes.fetch_add(bytes as i64 - body.bytes as i64, Ordering::Relaxed);
-        body.bytes = bytes;
         room.publish_hint(body);
         self.chores.free_table(table);
     }
@@ -331,7 +353,7 @@ impl Room {
                 index: OpIndex(0),
                 epoch: Epoch(0),
                 next_expiry_ms: u64::MAX,
-                bytes: 0,
+                journaled: 0,
                 boxed_bytes: 0,
                 hall: None,
             }),

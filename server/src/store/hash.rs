@@ -31,6 +31,25 @@ impl Hash {
         Hash { form: Form::Compact(Pack::new()) }
     }
 
+    /// An empty hash in the large form, which it keeps.
+    pub fn new_table() -> Self {
+        Hash { form: Form::Table(Fields::default()) }
+    }
+
+    /// Adds a field that is not there yet, in the form the hash has: a value that was written
+    /// down comes back as it was, whatever the limits are now.
+    pub fn put_back(&mut self, field: &[u8], value: &[u8]) {
+        match &mut self.form {
+            Form::Compact(pack) => {
+                pack.push_back(field, 0);
+                pack.push_back(value, 0);
+            }
+            Form::Table(fields) => {
+                fields.put(field, value);
+            }
+        }
+    }
+
     /// Fields.
     pub fn len(&self) -> usize {
         match &self.form {

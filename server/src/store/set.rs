@@ -60,6 +60,34 @@ impl Set {
         Set { form: Form::Ints(Vec::new()) }
     }
 
+    /// A set of these integers, rising and each once.
+    pub fn of_rising(ints: Vec<i64>) -> Self {
+        debug_assert!(ints.is_sorted_by(|a, b| a < b));
+        Set { form: Form::Ints(ints) }
+    }
+
+    /// An empty set in the packed form, for `put_back`.
+    pub const fn new_compact() -> Self {
+        Set { form: Form::Compact(Pack::new()) }
+    }
+
+    /// An empty set in the large form, which it keeps.
+    pub fn new_table() -> Self {
+        Set { form: Form::Table(Fields::default()) }
+    }
+
+    /// Adds a member that is not there yet, in the form the set has (not that of integers): a
+    /// value that was written down comes back as it was, whatever the limits are now.
+    pub fn put_back(&mut self, member: &[u8]) {
+        match &mut self.form {
+            Form::Ints(_) => unreachable!("integers come back whole, by `of_rising`"),
+            Form::Compact(pack) => pack.push_back(member, 0),
+            Form::Table(fields) => {
+                fields.put(member, b"");
+            }
+        }
+    }
+
     /// Members.
     pub fn len(&self) -> usize {
         match &self.form {

@@ -50,6 +50,11 @@ impl List {
         List { chunks: VecDeque::new(), len: 0, chunk_bytes: 0, chunk_size: -2 }
     }
 
+    /// `list-max-listpack-size` of the last push, from -5 on.
+    pub fn chunk_size(&self) -> i32 {
+        self.chunk_size
+    }
+
     /// Elements.
     pub fn len(&self) -> usize {
         self.len

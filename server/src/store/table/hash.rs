@@ -7,6 +7,8 @@
 
 use std::sync::OnceLock;
 
+use super::ScanPos;
+
 /// The hash of one key. The top bits order the table (directory, bucket, scan position), the
 /// lowest byte is the tag.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -29,14 +31,22 @@ impl KeyHash {
 }
 
 /// What the seed becomes: three secrets that meet the key's bytes.
-#[derive(Copy, Clone)]
+#[derive(Copy, Clone, Eq, PartialEq)]
 struct Secrets {
     start: u64,
     left: u64,
     last: u64,
 }
 
-static SECRETS: OnceLock<Secrets> = OnceLock::new();
+/// The order in which the tables of a process keep their keys: ranges of it are said in a slot's
+/// stream, and whoever reads the stream may have another. As secret as the seed it comes from.
+#[derive(Copy, Clone, Eq, PartialEq)]
+pub struct KeyOrder {
+    seed: u64,
+    secrets: Secrets,
+}
+
+static ORDER: OnceLock<KeyOrder> = OnceLock::new();
 
 /// The seed of processes that set none (tests, tools).
 const DEFAULT_SEED: u64 = 0x243f_6a88_85a3_08d3;
@@ -44,13 +54,44 @@ const DEFAULT_SEED: u64 = 0x243f_6a88_85a3_08d3;
 /// Sets the process-wide seed. Returns false, and changes nothing, when a key has been hashed or
 /// a seed set before.
 pub fn set_hash_seed(seed: u64) -> bool {
-    SECRETS.set(Secrets::derive(seed)).is_ok()
+    ORDER.set(KeyOrder::seeded(seed)).is_ok()
+}
+
+impl KeyOrder {
+    /// The order of this process, for good.
+    #[inline]
+    pub fn local() -> KeyOrder {
+        *local()
+    }
+
+    /// The order of a process with this seed.
+    pub fn seeded(seed: u64) -> KeyOrder {
+        KeyOrder { seed, secrets: Secrets::derive(seed) }
+    }
+
+    /// What tells this order from others.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Where `key` stands in this order.
+    pub fn position(&self, key: &[u8]) -> ScanPos {
+        if self == local() {
+            return ScanPos::of(hash_key(key));
+        }
+        ScanPos::of(KeyHash(hash_with(&self.secrets, key)))
+    }
+}
+
+#[inline]
+fn local() -> &'static KeyOrder {
+    ORDER.get_or_init(|| KeyOrder::seeded(DEFAULT_SEED))
 }
 
 /// The hash of `key` under the process-wide seed.
 #[inline]
 pub fn hash_key(key: &[u8]) -> KeyHash {
-    let hash = hash_with(SECRETS.get_or_init(|| Secrets::derive(DEFAULT_SEED)), key);
+    let hash = hash_with(&local().secrets, key);
     #[cfg(test)]
     let hash = hash & weak::mask();
     KeyHash(hash)

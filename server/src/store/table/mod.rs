@@ -31,7 +31,7 @@ use class::class;
 use root::Root;
 
 pub use entry::{Entry, EntryMut, EntryValue};
-pub use hash::{KeyHash, hash_key, set_hash_seed};
+pub use hash::{KeyHash, KeyOrder, hash_key, set_hash_seed};
 pub use prefetch::{TableHint, prefetch_two_lines};
 pub use scan::ScanPos;
 

@@ -19,6 +19,8 @@ pub struct ScanPos(pub u64);
 impl ScanPos {
     /// Where a scan begins.
     pub const START: ScanPos = ScanPos(0);
+    /// The last position there is.
+    pub const LAST: ScanPos = ScanPos(ScanPos::COUNT - 1);
     /// The number of positions.
     const COUNT: u64 = 1 << POSITION_BITS;
 

@@ -61,6 +61,29 @@ impl SortedSet {
         SortedSet { form: Form::Compact(Pack::new()) }
     }
 
+    /// An empty sorted set in the large form, which it keeps.
+    pub fn new_large() -> Self {
+        let large = Large { scores: Fields::default(), order: Tree::new() };
+        SortedSet { form: Form::Large(Box::new(large)) }
+    }
+
+    /// Adds a member that comes after all others, in the form the set has: a value that was
+    /// written down comes back as it was, whatever the limits are now. False, and nothing is
+    /// done, if it does not come after the last.
+    pub fn put_back(&mut self, member: &[u8], score: f64) -> bool {
+        let last = self.iter_rev_from(self.len().saturating_sub(1)).next();
+        if last.is_some_and(|(m, s)| compare(s, m, score, member) != Ordering::Less) {
+            return false;
+        }
+        match &mut self.form {
+            Form::Compact(pack) => {
+                pack.push_back(&entry_of(member, score), 0);
+                true
+            }
+            Form::Large(large) => large.add(member, score) == Added::New,
+        }
+    }
+
     /// Members.
     pub fn len(&self) -> usize {
         match &self.form {
@@ -359,10 +382,14 @@ fn insert(pack: &mut Pack, member: &[u8], score: f64) {
         compare(other_score, other, score, member) == Ordering::Greater
     };
     let at = pack.position(pack.at(0), 1, comes_after).unwrap_or(pack.at(pack.len()));
+    pack.insert(at, &entry_of(member, score), 0);
+}
+
+fn entry_of(member: &[u8], score: f64) -> Vec<u8> {
     let mut entry = Vec::with_capacity(SCORE_BYTES + member.len());
     entry.extend_from_slice(&score.to_le_bytes());
     entry.extend_from_slice(member);
-    pack.insert(at, &entry, 0);
+    entry
 }
 
 /// Member and score of an entry of the pack.
