@@ -126,9 +126,9 @@ fn files_go_and_come_again_and_too_much_is_not_left_unsynced() {
     for n in 0..300_000 {
         wal.append(slot(n), Epoch(1), OpIndex(n), &[7; 100]);
     }
+    wait_until("all written", || running.figures().log.waiting_bytes == 0);
     wait_until("the forced round", || running.figures().log.unsynced_bytes < 16 << 20);
     assert!(running.figures().log.rounds_total > 0);
-    wait_until("all written", || running.figures().log.waiting_bytes == 0);
     let files = || std::fs::read_dir(&folder.0).expect("lists").count();
     let many = files();
     wal.sync_round().expect("syncs");

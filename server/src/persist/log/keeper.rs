@@ -90,32 +90,31 @@ impl<D: WalDisk> Keeper<D> {
     /// # Errors
     /// A failed sync, after which the node ends. All else makes the log full until it works again.
     pub fn tend(&mut self) -> Result<Kept, DiskError> {
-        let made = self.make_ahead();
-        let (is_starved, made) = match made {
-            Err(error) if error.is_fatal() => return Err(error),
-            Err(error) => (true, Some(error)),
-            Ok(()) => (false, None),
+        let failure = loop {
+            let made = self.make_ahead();
+            self.wal.pool.lock().starve(made.is_err());
+            // What waits is written even if no more files can be made.
+            let drained = self.drain();
+            match (made, drained) {
+                (Err(error), _) | (_, Err(error)) if error.is_fatal() => return Err(error),
+                (Err(error), _) | (_, Err(error)) => break Some(error),
+                (Ok(()), Ok(true)) => break None,
+                // It used up what was made.
+                (Ok(()), Ok(false)) => {}
+            }
         };
-        self.wal.pool.lock().starve(is_starved);
-        let drained = match self.drain() {
-            Err(error) if error.is_fatal() => return Err(error),
-            outcome => outcome,
-        };
-        let is_short = self.wal.pool.lock().is_short();
         let waiting = self.wal.waiting_bytes.load(Relaxed);
-        if let Some(error) = made.or(drained.as_ref().err().cloned()) {
-            self.wal.note_reason(error.to_string());
+        let Some(error) = failure else {
+            if waiting <= MAX_WAITING_BYTES {
+                self.wal.accept();
+            }
+            return Ok(Kept::Done);
+        };
+        self.wal.note_reason(error.to_string());
+        if waiting > 0 || self.wal.pool.lock().is_short() {
+            self.wal.set_full();
         }
-        let is_done = drained == Ok(true);
-        match is_short
-            || waiting > MAX_WAITING_BYTES
-            || (is_starved && !is_done)
-            || drained.is_err()
-        {
-            true => self.wal.set_full(),
-            false => self.wal.accept(),
-        }
-        Ok(if is_done && !is_starved { Kept::Done } else { Kept::Retry })
+        Ok(Kept::Retry)
     }
 
     /// Lets go the files whose records all end at or before the lane's floor: every slot of the

@@ -75,6 +75,8 @@ pub struct Recovery<D> {
     pub(super) free: Vec<FreePlace>,
     /// In all files.
     pub(super) unused: Vec<FreePlace>,
+    /// The last file in which, or beside which, a chunk was used.
+    newest_used: u64,
     pub(super) spares: Vec<(String, u64)>,
     /// Files that a crash left: of no use.
     pub(super) remains: Vec<String>,
@@ -98,6 +100,7 @@ impl<D: WalDisk> Recovery<D> {
             files: BTreeMap::new(),
             free: Vec::new(),
             unused: Vec::new(),
+            newest_used: 0,
             spares: Vec::new(),
             remains: Vec::new(),
             bytes_total: 0,
@@ -215,12 +218,15 @@ impl<D: WalDisk> Recovery<D> {
             }
         }
         self.unused.extend(&free);
+        // A lane's chunks must lie in the order of the files, also those with one record.
+        if free.len() < head.chunks as usize {
+            self.newest_used = self.newest_used.max(anchor(number));
+        }
         if anchor(number) == number {
-            if free.len() < head.chunks as usize {
-                self.free.clear();
-            }
             self.free.append(&mut free);
         }
+        let newest = self.newest_used;
+        self.free.retain(|place| place.head.number >= newest);
         Ok(())
     }
 

@@ -63,12 +63,12 @@ fn a_bad_record_in_the_synced_part_is_damage() {
 #[test]
 fn a_bad_record_in_the_unsynced_part_is_a_torn_tail_after_a_loss_of_power_only() {
     let disk = ten();
-    disk.flip(FIRST, RECORD + 7 * 136 + 50, 1);
+    disk.flip(FIRST, RECORD + 5 * 136 + 50, 1);
     let error = refused(&disk, Trust::ProcessDied);
     assert!(error.contains("a payload of 100 bytes that does not match"), "{error}");
     let log = reopen(&disk, Trust::PowerLost).expect("opens");
-    assert_eq!(log.found.len(), 7);
-    let offset = (RECORD + 7 * 136) as u64;
+    assert_eq!(log.found.len(), 5);
+    let offset = (RECORD + 5 * 136) as u64;
     assert_eq!(log.torn.iter().map(|torn| torn.offset).collect::<Vec<_>>(), [offset]);
 }
 
