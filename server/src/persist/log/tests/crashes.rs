@@ -74,15 +74,16 @@ impl World {
             97 => self.disk.full_at(self.dice.below(3)),
             _ => self.disk.set_room(None),
         }
-        if self.disk.is_stopped() {
-            return false;
-        }
         let wal = log.wal();
+        let is_alive = !self.disk.is_stopped();
         for (lane, model) in (0..).zip(&mut self.lanes) {
+            // What was told to be synced counts even if it was told by a process that then died.
             model.synced = model.synced.max(wal.synced(lane));
-            model.written = model.written.max(wal.written(lane));
+            if is_alive {
+                model.written = model.written.max(wal.written(lane));
+            }
         }
-        true
+        is_alive
     }
 
     fn append(&mut self, log: &Opened) {
