@@ -14,3 +14,4 @@ pub mod metrics;
 pub mod peer;
 pub mod raft_disk;
 pub mod signals;
+pub mod wal;

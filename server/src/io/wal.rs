@@ -1,0 +1,332 @@
+//! The edge of the write-ahead log: its folder, the thread that syncs, the thread that keeps the
+//! files, the replay in parallel.
+//!
+//! Not the formats nor what may be cut (`persist/log`). Invariant: no append waits for the disk;
+//! after a failed sync `on_fatal` is called, once, and nothing is synced any more.
+
+mod bell;
+mod folder;
+mod map;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use bell::Bell;
+pub use folder::Folder;
+pub use map::{MappedFile, MappedPiece};
+
+use crate::io::clock;
+use crate::persist::log::{
+    Bells, DiskError, Doing, Figures, Found, Ids, Keeper, Kept, LaneEnd, LogError, Options,
+    Recovery, Trust, Wal,
+};
+
+/// How long a full disk is left alone before the next try: soon after an operator made room.
+const ROOM_RETRY: Duration = Duration::from_secs(1);
+/// Between two syncs of `everysec`.
+const SECOND: Duration = Duration::from_secs(1);
+/// The longest sleep: nothing depends on it, all that matters rings.
+const NAP: Duration = Duration::from_secs(60);
+/// Bytes that may be unsynced before a round is forced, whatever the policy: a sync of the table's
+/// log on the same disk waits for them, a few hundredths of a second.
+const MAX_UNSYNCED_BYTES: u64 = 16 * 1024 * 1024;
+
+/// When appends are synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// As soon as there is something, all that has come meanwhile together.
+    Always,
+    /// Once a second.
+    EverySec,
+    /// When the kernel likes, or `MAX_UNSYNCED_BYTES` have come together.
+    No,
+}
+
+/// Whom the threads of the log tell.
+pub struct Hooks {
+    /// `synced` or `is_written` may say more than before.
+    pub on_progress: Box<dyn Fn() + Send + Sync>,
+    /// A sync has failed: the process must end. Gets the line for the operator.
+    pub on_fatal: Box<dyn Fn(String) + Send + Sync>,
+}
+
+/// Figures of a running log.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct WalFigures {
+    /// Of the log itself.
+    pub log: Figures,
+    /// Bytes appended since the last `mark`.
+    pub since_mark_bytes: u64,
+    /// How long the last round took.
+    pub last_sync: Duration,
+    /// Rounds that took longer than a second.
+    pub delayed_syncs_total: u64,
+}
+
+/// The log of a node, as its edge sees it.
+pub type NodeWal = Wal<MappedFile>;
+
+/// Looks at the folder of a node's log; made if it is not there.
+///
+/// # Errors
+/// See `Recovery::find`.
+pub fn find(folder: &Path, ids: Ids, trust: Trust) -> Result<Recovery<Folder>, LogError> {
+    Recovery::find(Folder::open(folder)?, ids, trust)
+}
+
+/// Replays all eras with so many threads; `progress` grows up to `Recovery::bytes_total`. The
+/// records of a slot come in order.
+///
+/// # Errors
+/// See `Recovery::replay`; the first one that was met.
+pub fn replay(
+    recovery: &Recovery<Folder>,
+    threads: usize,
+    progress: &AtomicU64,
+    visit: &(dyn Fn(Found<'_>) -> Result<(), String> + Sync),
+) -> Result<Vec<LaneEnd>, LogError> {
+    let ends = Mutex::new(Vec::new());
+    for era in 0..recovery.eras() {
+        let next = AtomicUsize::new(0);
+        let failure = Mutex::new(None);
+        let work = || {
+            while failure.lock().is_none() {
+                let lane = next.fetch_add(1, Relaxed);
+                if lane >= usize::from(recovery.lanes(era)) {
+                    return;
+                }
+                match recovery.replay(era, lane as u16, progress, &mut |found| visit(found)) {
+                    Ok(end) => ends.lock().push(end),
+                    Err(error) => *failure.lock() = Some(error),
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        if let Some(error) = failure.into_inner() {
+            return Err(error);
+        }
+    }
+    Ok(ends.into_inner())
+}
+
+/// Opens the log where the replay ended, makes its first file and starts its threads.
+///
+/// # Errors
+/// The disk's; a thread that cannot be started. A full disk is none: the log says `is_full`.
+pub fn start(
+    recovery: Recovery<Folder>,
+    ends: Vec<LaneEnd>,
+    options: Options,
+    policy: Policy,
+    hooks: Hooks,
+) -> Result<RunningWal, LogError> {
+    let (sync, keep) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
+    let (sync_bell, keep_bell) = (Arc::clone(&sync), Arc::clone(&keep));
+    let bells = Bells {
+        sync: Box::new(move || sync_bell.ring()),
+        keep: Box::new(move || keep_bell.ring()),
+    };
+    let mut keeper = recovery.open(ends, options, bells)?;
+    let kept = keeper.tend()?;
+    let shared = Arc::new(Shared {
+        wal: Arc::clone(keeper.wal()),
+        hooks,
+        sync,
+        keep,
+        policy: Mutex::new(policy),
+        floors: Mutex::new(None),
+        keep_ends: AtomicBool::new(false),
+        sync_ends: AtomicBool::new(false),
+        is_forced: AtomicBool::new(false),
+        mark: AtomicU64::new(0),
+        last_sync_ns: AtomicU64::new(0),
+        delayed_syncs: AtomicU64::new(0),
+    });
+    let (for_sync, for_keep) = (Arc::clone(&shared), Arc::clone(&shared));
+    let no_thread = |error: io::Error| {
+        let (file, reason) = ("a thread of the write-ahead log".to_owned(), error.to_string());
+        DiskError { doing: Doing::Open, file, reason }
+    };
+    let threads = [
+        begin("wal-sync", move || for_sync.sync_on()).map_err(no_thread)?,
+        begin("wal-keep", move || for_keep.keep_on(keeper, kept)).map_err(no_thread)?,
+    ];
+    Ok(RunningWal { shared, threads: Some(threads) })
+}
+
+#[allow(clippy::disallowed_methods, reason = "threads of the edges start here")]
+fn begin(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).spawn(run)
+}
+
+/// A log whose threads run; they end, after a last sync, when this is dropped.
+pub struct RunningWal {
+    shared: Arc<Shared>,
+    threads: Option<[JoinHandle<()>; 2]>,
+}
+
+impl RunningWal {
+    /// The log.
+    pub fn wal(&self) -> &Arc<NodeWal> {
+        &self.shared.wal
+    }
+
+    /// Syncs by another policy from now on.
+    pub fn switch(&self, policy: Policy) {
+        *self.shared.policy.lock() = policy;
+        self.shared.sync.ring();
+    }
+
+    /// Lets files go that nothing needs, soon; see `Keeper::drop_before`.
+    pub fn drop_before(&self, floors: Vec<u64>) {
+        *self.shared.floors.lock() = Some(floors);
+        self.shared.keep.ring();
+    }
+
+    /// `since_mark_bytes` counts from here.
+    pub fn mark(&self) {
+        self.shared.mark.store(self.shared.wal.figures().appended_bytes, Relaxed);
+    }
+
+    /// The figures of now.
+    pub fn figures(&self) -> WalFigures {
+        let log = self.shared.wal.figures();
+        WalFigures {
+            log,
+            since_mark_bytes: log.appended_bytes.saturating_sub(self.shared.mark.load(Relaxed)),
+            last_sync: Duration::from_nanos(self.shared.last_sync_ns.load(Relaxed)),
+            delayed_syncs_total: self.shared.delayed_syncs.load(Relaxed),
+        }
+    }
+}
+
+impl Drop for RunningWal {
+    fn drop(&mut self) {
+        self.shared.keep_ends.store(true, Release);
+        self.shared.keep.ring();
+        let Some([sync, keep]) = self.threads.take() else { return };
+        // A thread that panicked has said so; the last sync comes after the last write.
+        let _ = keep.join();
+        self.shared.sync_ends.store(true, Release);
+        self.shared.sync.ring();
+        let _ = sync.join();
+    }
+}
+
+struct Shared {
+    wal: Arc<NodeWal>,
+    hooks: Hooks,
+    sync: Arc<Bell>,
+    keep: Arc<Bell>,
+    policy: Mutex<Policy>,
+    floors: Mutex<Option<Vec<u64>>>,
+    keep_ends: AtomicBool,
+    sync_ends: AtomicBool,
+    /// Too much is unsynced.
+    is_forced: AtomicBool,
+    mark: AtomicU64,
+    last_sync_ns: AtomicU64,
+    delayed_syncs: AtomicU64,
+}
+
+impl Shared {
+    fn fatal(&self, error: &DiskError) {
+        (self.hooks.on_fatal)(format!("{error}: nobody knows what is on the disk, the node ends"));
+    }
+
+    /// The thread that syncs.
+    fn sync_on(&self) {
+        let mut last_ns = clock::now().mono_ns;
+        loop {
+            let policy = *self.policy.lock();
+            match policy {
+                Policy::Always if !self.wal.doze() => {}
+                Policy::Always => self.sync.wait(NAP),
+                Policy::EverySec => {
+                    let passed = Duration::from_nanos(clock::now().mono_ns - last_ns);
+                    self.sync.wait(SECOND.saturating_sub(passed));
+                }
+                Policy::No => self.sync.wait(NAP),
+            }
+            self.wal.stay_awake();
+            let now_ns = clock::now().mono_ns;
+            let is_due = match policy {
+                Policy::Always => true,
+                Policy::EverySec => now_ns - last_ns >= SECOND.as_nanos() as u64,
+                Policy::No => false,
+            };
+            // Read before the round: whoever set it has written all there was.
+            let ends = self.sync_ends.load(Acquire);
+            if is_due || ends || self.is_forced.swap(false, Relaxed) {
+                last_ns = now_ns;
+                if let Err(error) = self.round(now_ns) {
+                    return self.fatal(&error);
+                }
+            }
+            if ends {
+                return;
+            }
+        }
+    }
+
+    fn round(&self, began_ns: u64) -> Result<(), DiskError> {
+        let round = self.wal.sync_round()?;
+        if round.files > 0 {
+            let took = clock::now().mono_ns - began_ns;
+            self.last_sync_ns.store(took, Relaxed);
+            self.delayed_syncs.fetch_add(u64::from(took > SECOND.as_nanos() as u64), Relaxed);
+            (self.hooks.on_progress)();
+        }
+        Ok(())
+    }
+
+    /// The thread that keeps the files.
+    fn keep_on(&self, mut keeper: Keeper<Folder>, mut kept: Kept) {
+        loop {
+            self.keep.wait(if kept == Kept::Done { NAP } else { ROOM_RETRY });
+            let ends = self.keep_ends.load(Acquire);
+            let outcome = self.keep_once(&mut keeper);
+            match outcome {
+                Ok(next) => kept = next,
+                Err(error) => return self.fatal(&error),
+            }
+            if self.wal.figures().unsynced_bytes > MAX_UNSYNCED_BYTES {
+                self.is_forced.store(true, Relaxed);
+                self.sync.ring();
+            }
+            if ends {
+                return;
+            }
+        }
+    }
+
+    fn keep_once(&self, keeper: &mut Keeper<Folder>) -> Result<Kept, DiskError> {
+        let floors = self.floors.lock().take();
+        if let Some(floors) = floors {
+            match keeper.drop_before(&floors) {
+                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) => tracing::warn!(%error, "an old file of the log does not go"),
+                Ok(_) => {}
+            }
+        }
+        let waited = self.wal.figures().waiting_bytes;
+        let kept = keeper.tend()?;
+        if self.wal.figures().waiting_bytes < waited {
+            (self.hooks.on_progress)();
+        }
+        Ok(kept)
+    }
+}

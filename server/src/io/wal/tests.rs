@@ -1,0 +1,224 @@
+//! The same log on real files, behind its threads.
+//!
+//! Situations of the disk are played on the simulated one (`persist/log`); here is what only a
+//! file system and threads can show. Invariant: each test has a folder of its own and takes it
+//! away.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+
+use slots::{Epoch, NodeId, OpIndex, SlotId, StoreId};
+
+use super::*;
+use crate::persist::log::{Position, Sizes};
+
+/// A folder that goes with its test.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new() -> Temporary {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("slotd-wal-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        Temporary(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const SMALL: Sizes = Sizes { chunk_bytes: 16 * 1024, chunks: 8 };
+
+fn ids() -> Ids {
+    Ids { node: NodeId::from_bytes([1; 20]), store: StoreId::from_bytes([2; 16]) }
+}
+
+fn slot(number: u64) -> SlotId {
+    SlotId::new(number as u16 % 16_384).expect("a slot")
+}
+
+fn hooks() -> Hooks {
+    Hooks { on_progress: Box::new(|| {}), on_fatal: Box::new(|line| panic!("{line}")) }
+}
+
+/// What a start finds, as slot, index and length, and the log.
+fn open_sized(
+    folder: &Temporary,
+    sizes: Sizes,
+    lanes: u16,
+    policy: Policy,
+) -> (RunningWal, Vec<(u16, u64, usize)>) {
+    let recovery = find(&folder.0, ids(), Trust::ProcessDied).expect("is found");
+    let found = Mutex::new(Vec::new());
+    let progress = AtomicU64::new(0);
+    let ends = replay(&recovery, 2, &progress, &|record| {
+        let entry = record.entry;
+        found.lock().push((entry.slot.number(), entry.index.0, record.payload.len()));
+        Ok(())
+    });
+    assert_eq!(progress.load(Relaxed), recovery.bytes_total());
+    let options = Options { lanes, sizes, run: clock::random_u64() };
+    let running = start(recovery, ends.expect("replays"), options, policy, hooks());
+    (running.expect("starts"), found.into_inner())
+}
+
+fn open(folder: &Temporary, policy: Policy) -> (RunningWal, Vec<(u16, u64, usize)>) {
+    open_sized(folder, SMALL, 4, policy)
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = clock::now().mono_ns + 20_000_000_000;
+    while !is_so() {
+        assert!(clock::now().mono_ns < deadline, "never came: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn is_synced(running: &RunningWal, position: Position) -> bool {
+    running.wal().synced(position.lane) >= position.at
+}
+
+#[test]
+fn everything_is_there_when_another_opens_the_folder() {
+    let folder = Temporary::new();
+    let mut told = Vec::new();
+    let mut next = 0;
+    for policy in [Policy::Always, Policy::EverySec, Policy::No, Policy::Always] {
+        let (running, mut found) = open(&folder, policy);
+        found.sort_unstable();
+        told.sort_unstable();
+        let differs = found.iter().zip(&told).find(|(found, told)| found != told);
+        let counts = (found.len(), told.len());
+        assert!(found == told, "before {policy:?}: {differs:?}, counts {counts:?}");
+        for _ in 0..2000 {
+            next += 1;
+            // Some need a file of their own.
+            let bytes = if next % 500 == 0 { 40_000 } else { (next % 300) as usize };
+            running.wal().append(slot(next), Epoch(1), OpIndex(next), &vec![next as u8; bytes]);
+            told.push((slot(next).number(), next, bytes));
+        }
+    }
+}
+
+#[test]
+fn always_syncs_what_was_appended_by_itself() {
+    let folder = Temporary::new();
+    let (running, _) = open(&folder, Policy::Always);
+    for n in 1..200 {
+        let position = running.wal().append(slot(n), Epoch(1), OpIndex(n), b"x");
+        wait_until("the sync", || is_synced(&running, position));
+    }
+    assert!(running.figures().log.rounds_total >= 199);
+    running.switch(Policy::No);
+    let position = running.wal().append(slot(1), Epoch(1), OpIndex(1000), b"x");
+    running.switch(Policy::EverySec);
+    wait_until("the sync of a second", || is_synced(&running, position));
+}
+
+#[test]
+fn files_go_and_come_again_and_too_much_is_not_left_unsynced() {
+    let folder = Temporary::new();
+    let (running, _) = open(&folder, Policy::No);
+    let wal = Arc::clone(running.wal());
+    for n in 0..300_000 {
+        wal.append(slot(n), Epoch(1), OpIndex(n), &[7; 100]);
+    }
+    wait_until("all written", || running.figures().log.waiting_bytes == 0);
+    wait_until("the forced round", || running.figures().log.unsynced_bytes < 16 << 20);
+    assert!(running.figures().log.rounds_total > 0);
+    let files = || std::fs::read_dir(&folder.0).expect("lists").count();
+    let many = files();
+    wal.sync_round().expect("syncs");
+    running.drop_before((0..4).map(|lane| wal.synced(lane)).collect());
+    wait_until("files gone", || files() < many / 2);
+    drop(running);
+    let (_running, found) = open(&folder, Policy::No);
+    assert!(found.len() < 20_000, "{} records", found.len());
+}
+
+#[test]
+fn lanes_change_their_number_between_two_starts() {
+    let folder = Temporary::new();
+    let mut told = Vec::new();
+    for (at, lanes) in [4, 7, 7, 2].into_iter().enumerate() {
+        let (running, found) = open_sized(&folder, SMALL, lanes, Policy::Always);
+        let mut of_five: Vec<u64> = found.iter().filter(|f| f.0 == 5).map(|f| f.1).collect();
+        assert!(of_five.is_sorted(), "{of_five:?}");
+        of_five.dedup();
+        assert_eq!(of_five, told);
+        for n in 0..100 {
+            let index = at as u64 * 100 + n;
+            running.wal().append(slot(5), Epoch(1), OpIndex(index), &[1; 50]);
+            told.push(index);
+        }
+    }
+}
+
+/// Prints what an append costs, alone and with two threads, and how many syncs `always` needs.
+/// Run it with `--release -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement, not a test"]
+fn bench() {
+    const COUNT: u64 = 3_000_000;
+    let folder = Temporary::new();
+    let sizes = Sizes::default();
+    let (running, _) = open_sized(&folder, sizes, 16, Policy::No);
+    let wal = running.wal();
+    let payload = [7; 72];
+    let append = |from: u64, count: u64| {
+        #[allow(clippy::disallowed_methods, reason = "a measurement")]
+        let began = Instant::now();
+        let mut x = from;
+        for n in 0..count {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            wal.append(slot(x >> 48), Epoch(1), OpIndex(n), &payload);
+        }
+        began.elapsed().as_nanos() as f64 / count as f64
+    };
+    let floors = || {
+        wal.sync_round().expect("syncs");
+        running.drop_before((0..16).map(|lane| wal.synced(lane)).collect());
+        std::thread::yield_now();
+    };
+    for _ in 0..3 {
+        let alone = append(1, COUNT);
+        floors();
+        let both = thread::scope(|scope| {
+            let other = scope.spawn(|| append(2, COUNT));
+            let one = append(3, COUNT);
+            one.max(other.join().expect("ends"))
+        });
+        floors();
+        println!("108 B: {alone:.1} ns alone, {:.1} with two, x{:.2}", both, 2.0 * alone / both);
+    }
+    let figures = running.figures();
+    println!("{figures:?}");
+    drop(running);
+    always_of_fifty();
+}
+
+fn always_of_fifty() {
+    const CLIENTS: u64 = 50;
+    let folder = Temporary::new();
+    let (running, _) = open_sized(&folder, Sizes::default(), 16, Policy::Always);
+    let wal = running.wal();
+    let mut waits: Vec<Position> = Vec::new();
+    let mut done = 0;
+    #[allow(clippy::disallowed_methods, reason = "a measurement")]
+    let began = Instant::now();
+    while done < 20_000 {
+        // Each client that has its answer writes again.
+        waits.retain(|position| wal.synced(position.lane) < position.at);
+        while (waits.len() as u64) < CLIENTS {
+            done += 1;
+            waits.push(wal.append(slot(done * 7919), Epoch(1), OpIndex(done), &[7; 72]));
+        }
+        std::thread::yield_now();
+    }
+    let syncs = running.figures().log.syncs_total as f64;
+    let per_second = done as f64 / began.elapsed().as_secs_f64();
+    println!("always: {:.1} syncs per 1,000 writes, {per_second:.0}/s", syncs * 1e3 / done as f64);
+}

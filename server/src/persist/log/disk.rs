@@ -1,0 +1,53 @@
+//! The seam to the files: a folder of files that are mapped into memory.
+//!
+//! Not a choice of what to write. The real one is `io/wal`, the other one `sim`.
+//! Invariant: what `sync` returned for is on the disk; all else may be lost, in any part, when the
+//! machine stops, and nothing of it when only the process dies.
+
+use std::sync::Arc;
+
+use super::error::DiskError;
+
+/// One folder of files. Each call is carried out before it returns.
+pub trait WalDisk: Send + Sync + 'static {
+    /// A mapped file.
+    type File: LogFile;
+
+    /// The files and their lengths, in any order.
+    fn list(&self) -> Result<Vec<(String, u64)>, DiskError>;
+    /// Fills the buffer from a file. A file that ends before it is an error.
+    fn read(&self, file: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError>;
+    /// Maps a file that is there. It will be called `name`, in the log `number`.
+    fn open(&self, file: &str, name: &str, number: u64) -> Result<Arc<Self::File>, DiskError>;
+    /// A new file of so many zero bytes, written and synced: later writes need no room. A file
+    /// that is there is replaced. After an error there is no such file.
+    fn create(&self, file: &str, bytes: u64) -> Result<(), DiskError>;
+    /// A file takes another's name and place, whole or not at all.
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
+    /// A file goes.
+    fn remove(&self, file: &str) -> Result<(), DiskError>;
+    /// The names of the files reach the disk.
+    fn sync_folder(&self) -> Result<(), DiskError>;
+}
+
+/// A mapped file.
+pub trait LogFile: Send + Sync + 'static {
+    /// A part of it that one owner writes.
+    type Piece: Piece;
+
+    /// What the file is called in the log.
+    fn number(&self) -> u64;
+    /// The part from `offset` on. Parts that are owned at the same time do not overlap: asserted.
+    fn piece(self: &Arc<Self>, offset: u64, bytes: usize) -> Self::Piece;
+    /// All that was written to its pieces before the call is on the disk.
+    fn sync(&self) -> Result<(), DiskError>;
+}
+
+/// A part of a mapped file. Writes beyond its end are asserted not to happen.
+pub trait Piece: Send {
+    /// Copies bytes.
+    fn write(&mut self, at: usize, bytes: &[u8]);
+    /// Stores eight bytes at a multiple of 8 at once, after all that was written before: a process
+    /// that is killed leaves them only with what they vouch for.
+    fn publish(&mut self, at: usize, word: [u8; 8]);
+}

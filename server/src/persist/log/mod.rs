@@ -1,0 +1,36 @@
+//! The write-ahead log: what is appended to it is not forgotten (manual, chapter disk). No file is
+//! touched here: `WalDisk` is the seam, `io/wal` the edge.
+//!
+//! ```text
+//!   Recovery::find --> replay --> open --> Keeper (files, one thread) --+
+//!                                                                       +-- pool of chunks
+//!   Wal (all who append, who syncs) --> lanes --> chunks of mapped files +
+//! ```
+//! Invariant: what `synced` was told of survives the machine, what `is_written` says yes to
+//! survives the process; a replay gives each lane's records in order, without a gap.
+
+mod disk;
+mod error;
+mod format;
+mod keeper;
+mod lane;
+mod open;
+mod pool;
+mod record;
+mod recover;
+mod replay;
+pub mod sim;
+mod wal;
+
+#[cfg(test)]
+mod tests;
+
+pub use disk::{LogFile, Piece, WalDisk};
+pub use error::{Damage, DiskError, Doing, LogError};
+pub use format::{CHUNK_HEADER_BYTES, FILE_HEADER_BYTES, FORMAT, Ids};
+pub use keeper::{Keeper, Kept, Sizes};
+pub use open::Options;
+pub use record::{Entry, Kind, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES};
+pub use recover::{Recovery, Trust};
+pub use replay::{Found, LaneEnd, Torn};
+pub use wal::{Bells, Figures, MAX_LANES, MAX_WAITING_BYTES, Position, Round, Wal};

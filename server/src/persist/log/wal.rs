@@ -1,0 +1,377 @@
+//! The write-ahead log as its users see it: append, sync, how far it is.
+//!
+//! ```text
+//!   append --> lane of the slot --> open chunk            (the map: no syscall)
+//!                  |  full: the next free chunk of the pool
+//!                  +--> waits in memory --> Keeper        (no chunk, or a record of its own file)
+//!   sync_round: what is written now, every file with unsynced bytes once, then told
+//! ```
+//! Not the making and dropping of files (`keeper`), not the threads (`io/wal`).
+//! Invariant: `synced` of a lane is told only after a sync that began after the copy returned.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+use parking_lot::Mutex;
+use slots::{Epoch, OpIndex, SlotId};
+
+use super::disk::LogFile;
+use super::error::DiskError;
+use super::format::{CHUNK_HEADER_BYTES, ChunkHead, Ids};
+use super::lane::{LaneState, Open, Summed, Waiting};
+use super::pool::{FreeChunk, Held, Pool};
+use super::record::{Entry, Kind, MAX_PAYLOAD_BYTES, record_bytes};
+
+/// Lanes at most: the chunks of one era are found lane by lane.
+pub const MAX_LANES: u16 = 1024;
+/// Bytes that wait in memory before writes are refused: a few of the largest usual values, or a
+/// second of writes, while a file is made.
+pub const MAX_WAITING_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The place behind a record.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Position {
+    /// The lane.
+    pub lane: u16,
+    /// Bytes of records before this place, in all eras; grows with every record of a slot.
+    pub at: u64,
+}
+
+/// Whom the log wakes: both return at once and may be called from any thread.
+pub struct Bells {
+    /// There is something to sync.
+    pub sync: Box<dyn Fn() + Send + Sync>,
+    /// A chunk was taken or a record waits: the keeper is wanted.
+    pub keep: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Bells {
+    /// Bells nobody hears.
+    pub fn silent() -> Bells {
+        Bells { sync: Box::new(|| {}), keep: Box::new(|| {}) }
+    }
+}
+
+/// What a round did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Round {
+    /// Files that were synced.
+    pub files: usize,
+    /// Bytes of records that became safe.
+    pub bytes: u64,
+}
+
+/// Figures of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Figures {
+    /// Bytes of records ever written, over all lanes.
+    pub appended_bytes: u64,
+    /// Of these, not synced.
+    pub unsynced_bytes: u64,
+    /// Bytes that wait in memory.
+    pub waiting_bytes: u64,
+    /// Syncs of files.
+    pub syncs_total: u64,
+    /// Rounds that found something to sync.
+    pub rounds_total: u64,
+}
+
+#[repr(align(128))]
+pub(super) struct Lane<F: LogFile> {
+    pub(super) state: Mutex<LaneState<F>>,
+    synced: AtomicU64,
+    /// Records that end beyond this are still waiting; `u64::MAX`: none is.
+    waits_from: AtomicU64,
+}
+
+/// What all chunks of this run have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Era {
+    pub(super) ids: Ids,
+    pub(super) run: u64,
+    pub(super) number: u32,
+    pub(super) start: u64,
+    pub(super) lanes: u16,
+}
+
+/// The log. Shared by all who append.
+pub struct Wal<F: LogFile> {
+    pub(super) lanes: Box<[Lane<F>]>,
+    pub(super) pool: Mutex<Pool<F>>,
+    pub(super) era: Era,
+    bells: Bells,
+    /// Who syncs sleeps and wants to be woken by the next append.
+    sync_sleeps: AtomicBool,
+    is_full: AtomicBool,
+    full_reason: Mutex<String>,
+    pub(super) waiting_bytes: AtomicU64,
+    /// Held during a round; `Err` once a sync has failed, for ever.
+    rounds: Mutex<Result<(), DiskError>>,
+    syncs_total: AtomicU64,
+    rounds_total: AtomicU64,
+}
+
+impl<F: LogFile> Wal<F> {
+    pub(super) fn new(era: Era, lanes: Vec<LaneState<F>>, pool: Pool<F>, bells: Bells) -> Wal<F> {
+        assert_eq!(lanes.len(), usize::from(era.lanes), "one state for each lane");
+        let lane = |state: LaneState<F>| Lane {
+            synced: AtomicU64::new(state.written),
+            waits_from: AtomicU64::new(u64::MAX),
+            state: Mutex::new(state),
+        };
+        Wal {
+            lanes: lanes.into_iter().map(lane).collect(),
+            pool: Mutex::new(pool),
+            era,
+            bells,
+            sync_sleeps: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+            full_reason: Mutex::default(),
+            waiting_bytes: AtomicU64::new(0),
+            rounds: Mutex::new(Ok(())),
+            syncs_total: AtomicU64::new(0),
+            rounds_total: AtomicU64::new(0),
+        }
+    }
+
+    /// Appends the ops of one lock hold; called under the slot's lock, so that its records lie in
+    /// order. Never fails, never waits for the disk; the caller has looked at `is_full` before it
+    /// executed the write.
+    #[inline]
+    pub fn append(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
+        self.append_entry(Entry { kind: Kind::OpGroup, slot, epoch, index }, group)
+    }
+
+    /// Appends a record of any kind.
+    #[inline]
+    pub fn append_entry(&self, entry: Entry, payload: &[u8]) -> Position {
+        assert!(payload.len() <= MAX_PAYLOAD_BYTES, "a record of {} bytes", payload.len());
+        let record = Summed { entry, payload, payload_sum: crc32c::crc32c(payload) };
+        let lane = self.lane_of(entry.slot);
+        let mut state = self.lanes[usize::from(lane)].state.lock();
+        let synced = self.synced(lane);
+        if !state.try_put(&record, synced) {
+            self.append_slowly(lane, &mut state, &record);
+        }
+        let at = state.tail;
+        // Read under the lane's lock, see `doze`.
+        let wakes = self.sync_sleeps.load(Relaxed);
+        drop(state);
+        if wakes && self.sync_sleeps.swap(false, Relaxed) {
+            (self.bells.sync)();
+        }
+        Position { lane, at }
+    }
+
+    /// The lane of a slot.
+    #[inline]
+    pub fn lane_of(&self, slot: SlotId) -> u16 {
+        slot.number() % self.era.lanes
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> u16 {
+        self.era.lanes
+    }
+
+    /// Writes must be refused, with `full_reason`: there is no room for them.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
+    }
+
+    /// Why there is no room: what was tried, the file, the system's reason.
+    pub fn full_reason(&self) -> String {
+        self.full_reason.lock().clone()
+    }
+
+    /// Every record of the lane up to here survives the machine.
+    #[inline]
+    pub fn synced(&self, lane: u16) -> u64 {
+        self.lanes[usize::from(lane)].synced.load(Acquire)
+    }
+
+    /// Does what ends here survive the process? False only for records that wait in memory.
+    #[inline]
+    pub fn is_written(&self, position: Position) -> bool {
+        position.at <= self.lanes[usize::from(position.lane)].waits_from.load(Acquire)
+    }
+
+    /// Every record of the lane up to here survives the process.
+    pub fn written(&self, lane: u16) -> u64 {
+        self.lanes[usize::from(lane)].state.lock().written
+    }
+
+    /// The place behind the lane's last record.
+    pub fn tail(&self, lane: u16) -> u64 {
+        self.lanes[usize::from(lane)].state.lock().tail
+    }
+
+    /// Where this era's lanes began: a floor from here on needs no earlier era.
+    pub fn era_start(&self) -> u64 {
+        self.era.start
+    }
+
+    /// The figures of now.
+    pub fn figures(&self) -> Figures {
+        let mut figures = Figures {
+            waiting_bytes: self.waiting_bytes.load(Relaxed),
+            syncs_total: self.syncs_total.load(Relaxed),
+            rounds_total: self.rounds_total.load(Relaxed),
+            ..Figures::default()
+        };
+        for lane in 0..self.era.lanes {
+            let written = self.written(lane);
+            figures.appended_bytes += written - self.era.start;
+            figures.unsynced_bytes += written.saturating_sub(self.synced(lane));
+        }
+        figures
+    }
+
+    /// Makes everything that is written now safe, with one sync for each file that has unsynced
+    /// bytes.
+    ///
+    /// # Errors
+    /// A sync that failed. It is not tried again: every later round says the same.
+    pub fn sync_round(&self) -> Result<Round, DiskError> {
+        // The one lock held over IO: it is the turn to sync, nothing else is behind it.
+        let mut turn = self.rounds.lock();
+        turn.clone()?;
+        let mut files = Vec::new();
+        let take = |lane: &Lane<F>| lane.state.lock().take_unsynced(&mut files);
+        let written: Vec<u64> = self.lanes.iter().map(take).collect();
+        files.sort_by_key(|file| file.number());
+        files.dedup_by_key(|file| file.number());
+        for file in &files {
+            if let Err(error) = file.sync() {
+                *turn = Err(error.clone());
+                return Err(error);
+            }
+        }
+        let mut round = Round { files: files.len(), bytes: 0 };
+        for (lane, written) in self.lanes.iter().zip(written) {
+            round.bytes += written - lane.synced.swap(written, AcqRel);
+        }
+        self.syncs_total.fetch_add(round.files as u64, Relaxed);
+        self.rounds_total.fetch_add(u64::from(round.files > 0), Relaxed);
+        Ok(round)
+    }
+
+    /// Who syncs wants to sleep: false if there is something to sync. After true the next append
+    /// rings the bell.
+    pub fn doze(&self) -> bool {
+        // An append that takes a lane's lock after this has looked at the lane sees the flag; one
+        // that took it before is seen here.
+        self.sync_sleeps.store(true, Relaxed);
+        let is_idle = !self.lanes.iter().any(|lane| lane.state.lock().is_unsynced());
+        if !is_idle {
+            self.sync_sleeps.store(false, Relaxed);
+        }
+        is_idle
+    }
+
+    /// Appends from now on ring no bell for the one who syncs.
+    pub fn stay_awake(&self) {
+        self.sync_sleeps.store(false, Relaxed);
+    }
+
+    #[cold]
+    fn append_slowly(&self, lane: u16, state: &mut LaneState<F>, record: &Summed<'_>) {
+        let bytes = record_bytes(record.payload.len()) as u64;
+        if state.waiting.is_empty() && self.turn(lane, state, Some(record.payload.len())) {
+            let is_put = state.try_put(record, self.synced(lane));
+            assert!(is_put, "a new chunk has room for what was asked of it");
+            return;
+        }
+        if state.waiting.is_empty() {
+            self.lanes[usize::from(lane)].waits_from.store(state.written, Release);
+        }
+        let Summed { entry, payload, payload_sum } = *record;
+        state.waiting.push_back(Waiting { entry, payload: payload.into(), payload_sum });
+        state.tail += bytes;
+        let waiting = self.waiting_bytes.fetch_add(bytes, Relaxed) + bytes;
+        if waiting > MAX_WAITING_BYTES {
+            self.refuse(format!("{waiting} bytes wait for the disk, which is slower than writes"));
+        }
+        (self.bells.keep)();
+    }
+
+    /// The lane's next chunk, with room for so much payload; false if none is free, or none is
+    /// large enough.
+    pub(super) fn turn(&self, lane: u16, state: &mut LaneState<F>, payload: Option<usize>) -> bool {
+        let mut pool = self.pool.lock();
+        let Some(place) = pool.take() else { return false };
+        if payload.map_or(0, record_bytes) > place.bytes - CHUNK_HEADER_BYTES {
+            pool.give_back(place);
+            return false;
+        }
+        let previous = pool.newest(lane);
+        let head = self.head(lane, state, previous, (place.file.number(), place.chunk));
+        pool.hold(lane, Held { file: head.file, start: head.start });
+        let is_short = pool.is_short();
+        drop(pool);
+        state.turn(Open::begin(place, &head));
+        if is_short {
+            self.set_full();
+        }
+        (self.bells.keep)();
+        true
+    }
+
+    /// The header of the lane's next chunk.
+    pub(super) fn head(
+        &self,
+        lane: u16,
+        state: &LaneState<F>,
+        previous: Option<Held>,
+        (file, chunk): (u64, u32),
+    ) -> ChunkHead {
+        let Era { ids, run, number, start, lanes } = self.era;
+        ChunkHead {
+            store: ids.store,
+            file,
+            chunk,
+            run,
+            era: number,
+            era_start: start,
+            lane,
+            lanes,
+            seq: state.next_seq,
+            start: state.written,
+            synced: self.synced(lane),
+            previous_file: previous.map_or(0, |held| held.file),
+            previous_start: previous.map_or(0, |held| held.start),
+        }
+    }
+
+    fn refuse(&self, reason: String) {
+        self.note_reason(reason);
+        self.set_full();
+    }
+
+    pub(super) fn set_full(&self) {
+        self.is_full.store(true, Relaxed);
+    }
+
+    pub(super) fn note_reason(&self, reason: String) {
+        *self.full_reason.lock() = reason;
+    }
+
+    pub(super) fn accept(&self) {
+        self.is_full.store(false, Relaxed);
+    }
+
+    /// All that waited up to here is written; `None`: nothing waits any more.
+    pub(super) fn drained(&self, lane: u16, upto: Option<u64>) {
+        self.lanes[usize::from(lane)].waits_from.store(upto.unwrap_or(u64::MAX), Release);
+    }
+
+    pub(super) fn add_chunks(&self, chunks: impl Iterator<Item = FreeChunk<F>>) {
+        self.pool.lock().add(chunks);
+    }
+}
+
+impl<F: LogFile> std::fmt::Debug for Wal<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wal").field("era", &self.era).finish_non_exhaustive()
+    }
+}
