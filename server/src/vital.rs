@@ -3,16 +3,16 @@
 //! Not the tasks of clients: a command that panics costs its connection (and the node only if a
 //! slot was half changed). Invariant: no task that others wait for is ever gone in silence.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 
-/// The task, whose panic ends the process: crash beats a node that looks alive and is not.
+/// The task, whose panic ends the process: crash beats a node that looks alive and is not. A task
+/// that is only dropped ends nothing.
 pub fn vital<F: Future>(what: &'static str, task: F) -> impl Future<Output = F::Output> + use<F> {
-    let guard = Guard(what);
-    async move {
-        // Moved in: it is dropped with the task, by a panic too.
-        let _guard = guard;
-        task.await
-    }
+    let mut task = Box::pin(task);
+    poll_fn(move |cx| {
+        let _guard = Guard(what);
+        task.as_mut().poll(cx)
+    })
 }
 
 struct Guard(&'static str);

@@ -67,6 +67,11 @@ impl Fleet {
         Ok(fleet)
     }
 
+    /// What nodes are started with from now on.
+    pub fn set_args(&mut self, args: &[&str]) {
+        self.args = args.iter().map(|&arg| arg.to_owned()).collect();
+    }
+
     /// How many nodes there are, running or not.
     pub fn len(&self) -> usize {
         self.members.len()

@@ -152,3 +152,34 @@ fn a_node_given_up_while_it_was_paused_serves_nothing_once_it_is_told() {
     fleet.wait_for(DEADLINE, "the old owner is told", is_told).expect("it serves no more");
     assert_eq!(fleet.ask(0, &["GET", "foo"]).expect("it answers"), Value::bulk("new"));
 }
+
+/// Backups of all nodes: none may vote, as each may have promised what it does not know. The
+/// operator decides whose knowledge counts.
+#[test]
+fn a_cluster_restored_from_backups_is_recovered() {
+    let args = ["--cluster-require-full-coverage", "no"];
+    let mut fleet = Fleet::start(3, &args).expect("three nodes form a cluster");
+    fleet.wait_until_all_vote(DEADLINE).expect("three vote");
+    for node in 0..3 {
+        fleet.kill(node).expect("it runs");
+    }
+    fleet.set_args(&["--cluster-require-full-coverage", "no", "--restored", "yes"]);
+    (0..3).for_each(|node| fleet.begin(node).expect("it starts"));
+    let knows = |fleet: &Fleet| {
+        let status = |node| fleet.ask(node, &["SLOTD", "STATUS"]);
+        (0..3).all(|node| status(node).is_ok_and(|said| said.text().is_some()))
+    };
+    fleet.wait_for(DEADLINE, "all answer", knows).expect("they answer");
+    // Longer than any election.
+    std::thread::sleep(Duration::from_secs(4));
+    for node in 0..3 {
+        let status = json(&fleet, node, &["SLOTD", "STATUS"]);
+        assert_eq!(status["has_quorum"], serde_json::Value::Bool(false), "{status}");
+    }
+    let version = |node| json(&fleet, node, &["SLOTD", "STATUS"])["table_version"].as_u64();
+    let newest = (0..3).max_by_key(|node| version(*node)).expect("three");
+    let said = recover(&fleet, newest);
+    assert!(said.text().is_some_and(|text| text.contains("followed: ")), "{said:?}");
+    fleet.wait_until_serving(DEADLINE).expect("all serve");
+    label(&mut fleet, newest);
+}

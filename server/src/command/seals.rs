@@ -4,14 +4,15 @@
 //! changes: a seal outlives that.
 //!
 //! Invariant: a slot whose giving up may still be committed is never served. What is not known
-//! after a proposal is asked again (PROTOCOL R5) until the table has answered.
+//! after a proposal is asked again unchanged (PROTOCOL R5) until the table has answered: a slot
+//! that the table has decided on since is refused by its version, and never taken away.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use slots::{Epoch, LossConsent, SlotId, SlotRanges, TableChange};
+use slots::{Epoch, LossConsent, SlotId, SlotRanges, TableChange, TableVersion};
 
 use crate::command::NodeState;
 use crate::slot::Ownership;
@@ -25,18 +26,22 @@ pub struct Seals(Mutex<Book>);
 
 #[derive(Default)]
 struct Book {
-    /// Each with the epoch it was closed at: a later row of the table opens it.
-    closed: BTreeMap<SlotId, Epoch>,
-    /// Those of which a proposal's outcome is not known.
-    unsure: SlotRanges,
-    /// When they are asked for again, monotonic ns.
+    closed: BTreeMap<SlotId, Seal>,
+    /// When those of unknown fate are asked for again, monotonic ns.
     next_ns: u64,
+}
+
+struct Seal {
+    /// What the slot was closed at: a later row of the table opens it.
+    epoch: Epoch,
+    /// The newest proposal whose outcome is not known, by the version it was decided at.
+    unsure: Option<TableVersion>,
 }
 
 impl Seals {
     /// Closes a slot. To be called before its admission word says so.
     pub fn close(&self, slot: SlotId, epoch: Epoch) {
-        self.0.lock().closed.insert(slot, epoch);
+        self.0.lock().closed.insert(slot, Seal { epoch, unsure: None });
     }
 
     /// The slot is closed no more; `then` makes its admission word say so, before anybody can
@@ -44,25 +49,33 @@ impl Seals {
     pub fn open(&self, slot: SlotId, then: impl FnOnce()) {
         let mut book = self.0.lock();
         book.closed.remove(&slot);
-        book.unsure = book.unsure.without(&[slot].into_iter().collect());
         then();
     }
 
-    /// Calls `then` with whether the slot is closed, as owned at this epoch; nobody opens it
-    /// meanwhile. `then` must not wait for a room.
+    /// Calls `then` with whether the slot is closed, as owned at this epoch, which is the table's:
+    /// a seal of another is broken. Nobody opens it meanwhile. `then` must not wait for a room.
     pub fn judge(&self, slot: SlotId, epoch: Epoch, then: impl FnOnce(bool)) {
-        let book = self.0.lock();
-        then(book.closed.get(&slot) == Some(&epoch));
+        let mut book = self.0.lock();
+        if book.closed.get(&slot).is_some_and(|seal| seal.epoch != epoch) {
+            book.closed.remove(&slot);
+        }
+        then(book.closed.contains_key(&slot));
     }
 
-    /// What the table will say of these closed slots is not known.
-    pub fn leave_unsure(&self, slots: impl IntoIterator<Item = SlotId>) {
-        self.0.lock().unsure.extend(slots);
+    /// What the table will say of these slots is not known, asked at `seen`. Those that are closed
+    /// no more are left alone: the table has spoken.
+    pub fn leave_unsure(&self, slots: impl IntoIterator<Item = SlotId>, seen: TableVersion) {
+        let mut book = self.0.lock();
+        for slot in slots {
+            if let Some(seal) = book.closed.get_mut(&slot) {
+                seal.unsure = seal.unsure.max(Some(seen));
+            }
+        }
     }
 
     /// Is what the table will say of the slot not known?
     pub fn is_unsure(&self, slot: SlotId) -> bool {
-        self.0.lock().unsure.contains(slot)
+        self.0.lock().closed.get(&slot).is_some_and(|seal| seal.unsure.is_some())
     }
 
     /// The node goes on in another cluster, or with another boot: proposals of before come to
@@ -71,14 +84,27 @@ impl Seals {
         *self.0.lock() = Book::default();
     }
 
-    /// What is to be asked again now.
-    fn due(&self, now_ns: u64) -> Option<SlotRanges> {
+    /// What is to be asked again now, with the version each was asked at.
+    fn due(&self, now_ns: u64) -> BTreeMap<TableVersion, SlotRanges> {
+        let mut due: BTreeMap<TableVersion, SlotRanges> = BTreeMap::new();
         let mut book = self.0.lock();
-        if book.unsure.is_empty() || now_ns < book.next_ns {
-            return None;
+        if now_ns < book.next_ns {
+            return due;
         }
-        book.next_ns = now_ns.saturating_add(AGAIN.as_nanos() as u64);
-        Some(book.unsure.clone())
+        for (slot, seal) in &book.closed {
+            if let Some(seen) = seal.unsure {
+                due.entry(seen).or_default().extend([*slot]);
+            }
+        }
+        if !due.is_empty() {
+            book.next_ns = now_ns.saturating_add(AGAIN.as_nanos() as u64);
+        }
+        due
+    }
+
+    /// Is the slot still closed for a proposal of this version?
+    fn waits_for(&self, slot: SlotId, seen: TableVersion) -> bool {
+        self.0.lock().closed.get(&slot).is_some_and(|seal| seal.unsure == Some(seen))
     }
 }
 
@@ -95,22 +121,21 @@ impl NodeState {
 
     /// Asks the table again for slots of unknown fate. The node's ticker calls it.
     pub fn ask_for_unsure(self: &Arc<Self>, now_ns: u64) {
-        let Some(slots) = self.is_seated().then(|| self.seals.due(now_ns)).flatten() else {
+        if !self.is_seated() {
             return;
-        };
-        let seen = self.topology().table.version();
-        let change = TableChange::UnassignSlots {
-            slots: slots.clone(),
-            seen,
-            consent: LossConsent::NotGiven,
-        };
-        let node = self.clone();
-        let done = move |outcome: Result<slots::Verdicts, _>| {
-            // Without an answer they are asked for again.
-            if outcome.is_ok() {
-                slots.iter().for_each(|slot| node.unseal(slot));
-            }
-        };
-        self.table_log.propose(change, "itself", Box::new(done));
+        }
+        for (seen, slots) in self.seals.due(now_ns) {
+            let (node, asked) = (self.clone(), slots.clone());
+            let consent = LossConsent::NotGiven;
+            let change = TableChange::UnassignSlots { slots, seen, consent };
+            let done = move |outcome: Result<slots::Verdicts, _>| {
+                // Without an answer they are asked for again.
+                if outcome.is_ok() {
+                    let left = asked.iter().filter(|slot| node.seals.waits_for(*slot, seen));
+                    left.for_each(|slot| node.unseal(slot));
+                }
+            };
+            self.table_log.propose(change, "itself", Box::new(done));
+        }
     }
 }

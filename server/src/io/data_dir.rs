@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use slots::{ClusterId, Kept, NodeId, Nonce, StoreId};
 
-use crate::control::raft::disk::{SEGMENT_PREFIX, SNAPSHOT_FILE};
+use crate::control::raft::disk::{SEGMENT_PREFIX, SNAPSHOT_FILE, VOTE_FILE};
 use crate::control::seat::Identity;
 use crate::control::startup::BootRecord;
 use crate::io::clock;
@@ -227,21 +227,22 @@ impl DataDir {
     }
 }
 
-/// Is anything of a table's log in the folder?
+/// Is what a node has promised in a table's log in the folder: its vote, and entries or a snapshot?
 fn holds_log(folder: &Path) -> io::Result<bool> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(of(folder, error)),
     };
+    let (mut has_vote, mut has_log) = (false, false);
     for entry in entries {
         let name = entry?.file_name();
-        let is_log = |name: &str| name == SNAPSHOT_FILE || name.starts_with(SEGMENT_PREFIX);
-        if name.to_str().is_some_and(is_log) {
-            return Ok(true);
-        }
+        let name = name.to_str().unwrap_or_default();
+        let number = name.strip_prefix(SEGMENT_PREFIX).and_then(|n| n.parse::<u32>().ok());
+        has_vote |= name == VOTE_FILE;
+        has_log |= name == SNAPSHOT_FILE || number.is_some();
     }
-    Ok(false)
+    Ok(has_vote && has_log)
 }
 
 /// Refuses a directory of a generation that was given up: its nodes would serve the same slots.

@@ -87,7 +87,8 @@ impl Answers for Member {
                 (codec::decode(&body), self.own.upgrade())
         {
             // A task of its own: it must end what it began, whoever waits for the answer.
-            let following = self.runtime.spawn(async move { member.follow(from, told).await });
+            let following =
+                self.runtime.spawn(vital("follow", async move { member.follow(from, told).await }));
             return Box::pin(async move {
                 let answer = following.await.map_err(|error| error.to_string())?;
                 codec::encode(&answer).map_err(|error| error.to_string())
@@ -127,11 +128,11 @@ impl Host for Member {
         if member.turn.try_lock().is_err() {
             return;
         }
-        self.runtime.spawn(async move {
+        self.runtime.spawn(vital("join", async move {
             match member.meet(bus).await {
                 Ok(done) => tracing::info!(%from, "{}", done.text),
                 Err(error) => tracing::warn!(%from, ?error, "not joined"),
             }
-        });
+        }));
     }
 }

@@ -237,7 +237,8 @@ impl Member {
         if !may_vote {
             tracing::warn!(
                 "this node's part of the table's log was lost or comes from a backup: it gives no \
-                 vote until its vote was moved (slotctl node replace-voter)"
+                 vote until its vote was moved (slotctl node replace-voter). --restored yes is for \
+                 one start only"
             );
         }
         let cluster = Cluster::start(ClusterStart {

@@ -169,7 +169,13 @@ fn hex(digits: usize) -> String {
 /// What a new node does once its log is there: founds a cluster of its own, takes all slots if it
 /// is to be alone, joins another if it is not.
 async fn settle_in(member: Arc<Member>, seeds: Vec<slots::Endpoint>, takes_all: bool) {
-    let Some(cluster) = member.cluster() else { return };
+    // The boot number may have been found taken already: then the node just begins again.
+    let cluster = loop {
+        match member.cluster() {
+            Some(cluster) => break cluster,
+            None => tokio::time::sleep(CLAIM_PAUSE).await,
+        }
+    };
     if let Err(error) = member.found(&cluster).await {
         crate::io::exit::fatal(&format!("the cluster cannot be founded: {error}"));
     }

@@ -42,15 +42,17 @@ fn refused(why: impl Into<String>) -> OrderError {
 }
 
 impl Member {
-    /// Begins a new generation. Refuses while a quorum answers, on a node without a seat, and
-    /// while a node that is linked knows a newer table.
+    /// Begins a new generation. Refuses while a quorum answers, on a node without a seat (but for
+    /// one that has none because voters came from backups and give no votes), and while a node
+    /// that is linked knows a newer table.
     pub(super) async fn recover(&self) -> Result<OrderDone, OrderError> {
         let _turn = self.turn.lock().await;
         let view = self.view();
         if view.has_quorum {
             return Err(refused("a majority of voters answers: there is nothing to recover"));
         }
-        if self.standing() != Standing::Seated || self.was_removed() {
+        let is_seated = self.standing() == Standing::Seated;
+        if !(is_seated || self.is_mute_member()) || self.was_removed() {
             return Err(refused(
                 "this node has no seat in the cluster (it was removed, given up, or has just \
                  started): recover on one that serves",
@@ -73,7 +75,7 @@ impl Member {
         drop(cluster);
         self.end().await;
         exit::unless(self.write_generation(id, next), "not recovered");
-        exit::unless(self.begin_same(true).await, "not recovered");
+        exit::unless(self.begin_same(is_seated).await, "not recovered");
         self.confirm_generation(Instant::now() + BEGIN_PATIENCE).await?;
         let (followed, silent) = self.tell_all(id, next, mine).await;
         let list = |names: Vec<String>| match names.is_empty() {
@@ -88,6 +90,13 @@ impl Member {
         );
         tracing::warn!("{text}");
         Ok(OrderDone { changed: true, text })
+    }
+
+    /// Is it a member that may have lost what it promised, and waits for others to give it a seat?
+    fn is_mute_member(&self) -> bool {
+        let me = self.identity().node;
+        let is_member = self.cluster().is_some_and(|cluster| cluster.table().node(me).is_some());
+        self.dir.lock().is_log_lost() && self.standing() == Standing::Starting && is_member
     }
 
     /// Makes the log of the new generation of everything the old one holds, then names it in the

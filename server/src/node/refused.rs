@@ -13,6 +13,7 @@ use super::member::Member;
 use crate::control::seat::{Ending, Identity, Standing};
 use crate::io::{clock, exit};
 use crate::peer::{Notice, Notices, RefusalCode};
+use crate::vital::vital;
 
 impl Member {
     fn refused_by(&self, node: NodeId, code: RefusalCode, detail: u64, text: &str) {
@@ -78,13 +79,13 @@ impl Member {
             self.state().install_standing(Standing::Starting);
         }
         let member = self.own.clone();
-        self.runtime.spawn(async move {
+        self.runtime.spawn(vital("end of a life given up", async move {
             tokio::time::sleep(GRACE).await;
             let Some(member) = member.upgrade() else { return };
             if member.life.read().number == number {
                 member.superseded(generation);
             }
-        });
+        }));
     }
 
     fn superseded(&self, generation: u64) -> ! {

@@ -182,7 +182,8 @@ impl NodeFile {
                 claims: fields.claims()?,
             },
             founded: fields.flag("founded")?,
-            log_lost: fields.flag("log-lost")?,
+            // Files of before this line was written know of no loss.
+            log_lost: fields.text("log-lost").is_ok() && fields.flag("log-lost")?,
             superseded_by: fields.number("superseded-by")?,
             weakest: Durability::parse(fields.text("weakest")?)
                 .ok_or(BadIdentity::Field("weakest"))?,

@@ -20,7 +20,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, VoteRequest,
 };
 use openraft::storage::{RaftLogStorage, RaftStateMachine};
-use openraft::{EmptyNode, Raft, RaftMetrics, ServerState, Vote};
+use openraft::{EmptyNode, Raft, RaftMetrics, ServerState, StorageError, Vote};
 use parking_lot::Mutex;
 use slots::{
     ClusterId, ClusterSettings, Endpoint, NewNode, NodeId, NodeState, SlotTable, TableChange,
@@ -172,7 +172,11 @@ impl Cluster {
         let failed = |error: &dyn fmt::Display| StartError(error.to_string());
         let config = tuning::config(start.cluster).map_err(|error| failed(&error))?;
         let member = Member(start.identity.node);
-        let raft = Raft::new(member, config, network, start.log, start.machine)
+        let mut log = start.log;
+        if !start.may_vote {
+            step_down(&mut log, member).await.map_err(|error| failed(&error))?;
+        }
+        let raft = Raft::new(member, config, network, log, start.machine)
             .await
             .map_err(|error| failed(&error))?;
         let cluster = Arc::new_cyclic(|own| Cluster {
@@ -224,7 +228,14 @@ impl Cluster {
         if self.may_vote.load(Ordering::SeqCst) {
             return;
         }
-        let me = Member(self.me.node);
+        // Its own boot in the table: the log reaches past this start, and so does what is known of
+        // the members. A log that is still being sent, or comes from a backup, tells of old ones.
+        let (table, own) = (self.table(), self.me);
+        let is_own = |row: &slots::NodeRow| row.boot == own.boot && row.nonce == Some(own.nonce);
+        if !table.node(own.node).is_some_and(is_own) {
+            return;
+        }
+        let me = Member(own.node);
         let is_taken = self.raft.with_raft_state(move |state| {
             let committed = state.membership_state.committed();
             committed.log_id().is_some() && !committed.voter_ids().any(|voter| voter == me)
@@ -409,6 +420,19 @@ impl Cluster {
                 SnapshotAnswer::Taken(installed.map_err(|error| error.to_string())?.vote)
             }
         })
+    }
+}
+
+/// A node that may have lost what it promised does not lead on in the term that it led: its log may
+/// be shorter than what others have of that term.
+async fn step_down<L>(log: &mut L, me: Member) -> Result<(), StorageError<Member>>
+where
+    L: RaftLogStorage<TableRaft>,
+{
+    let vote = log.read_vote().await?;
+    match vote.filter(|vote| vote.is_committed() && vote.leader_id().node_id == me) {
+        Some(vote) => log.save_vote(&Vote::new(vote.leader_id().term, me)).await,
+        None => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use slots::{
     ChangeRefused, LossConsent, SLOTS, SlotId, SlotRange, SlotRanges, SlotTable, TableChange,
-    Verdicts,
+    TableVersion, Verdicts,
 };
 
 use crate::command::waiting::{self, propose};
@@ -186,7 +186,7 @@ fn unassign(
     let seen = cx.node.topology().table.version();
     let consent = LossConsent::NotGiven;
     let outcome = propose(cx, TableChange::UnassignSlots { slots, seen, consent })?;
-    seals.note(&outcome);
+    seals.note(&outcome, seen);
     Ok(outcome)
 }
 
@@ -213,7 +213,7 @@ impl Seals<'_> {
                 node.seals.close(slot, owned.epoch());
                 let is_sealed = node.rooms.install_over(slot, served, Ownership::Sealed);
                 if !is_sealed {
-                    node.seals.open(slot, || {});
+                    node.unseal(slot);
                 }
                 is_sealed
             })
@@ -242,12 +242,12 @@ impl Seals<'_> {
     }
 
     /// The table has answered, or not.
-    fn note(&mut self, outcome: &Result<Verdicts, ProposeError>) {
+    fn note(&mut self, outcome: &Result<Verdicts, ProposeError>, seen: TableVersion) {
         match outcome {
             // It may be committed yet, now or by a proposal before.
             Err(ProposeError::Unknown) => {
-                self.node.seals.leave_unsure(self.sealed.drain(..));
-                self.unsure.clear();
+                let all = self.sealed.drain(..).chain(self.unsure.drain(..));
+                self.node.seals.leave_unsure(all, seen);
             }
             Err(_) => self.unsure.clear(),
             Ok(_) => {}

@@ -253,6 +253,25 @@ fn a_seal_outlives_a_time_without_a_seat_and_is_asked_for_again() {
     assert_eq!(rig.call("SET {06S} 1"), "+OK\r\n", "nothing is asked for any more");
 }
 
+#[test]
+fn a_slot_that_the_table_gave_up_and_gave_back_is_not_asked_for_again() {
+    let mut rig = rig("0-16383", &[]);
+    let slot = slots::slot_of(b"{06S}").number();
+    rig.log.end_with(Fate::Failed(ProposeError::Unknown));
+    assert!(rig.call(&format!("CLUSTER DELSLOTS {slot}")).starts_with("-ERR it is not"));
+    // The entry is committed after all, and the slot comes back before anybody asks again.
+    rig.log.end_with(Fate::Decided);
+    let seen = rig.node.node.topology().table.version();
+    let slots = slot.to_string().parse().expect("a slot");
+    let consent = slots::LossConsent::NotGiven;
+    let change = TableChange::UnassignSlots { slots, seen, consent };
+    rig.node.node.table_log.propose(change, "", Box::new(|_| {}));
+    assert_eq!(rig.call(&format!("CLUSTER ADDSLOTS {slot}")), "+OK\r\n");
+    assert_eq!(rig.call("SET {06S} kept"), "+OK\r\n");
+    rig.node.node.ask_for_unsure(5_000_000_000);
+    assert_eq!(rig.call("GET {06S}"), "$4\r\nkept\r\n");
+}
+
 /// Slot 5 is given to this node or taken from it, each time as of then.
 fn slot_5(rig: &Rig, steps: &'static [Step]) -> Happens {
     let node = rig.node.node.clone();

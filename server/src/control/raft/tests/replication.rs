@@ -290,6 +290,7 @@ async fn a_voter_that_lost_its_log_votes_again_only_after_its_vote_was_taken() {
     let machine = MemoryMachine::in_common(&town.history);
     town.start_with(lost, cluster_id(1), 2, MemoryLog::default(), machine).await;
     town.until_equal().await;
+    town.boot(lost).await;
     let vote = openraft::Vote::new(99, super::super::types::Member(node_id(other)));
     let body = codec::encode(&openraft::raft::VoteRequest::new(vote, None)).expect("it is short");
     let port = town.links.port(node_id(other));
@@ -315,4 +316,44 @@ async fn a_voter_that_lost_its_log_votes_again_only_after_its_vote_was_taken() {
     let leader = town.leader().expect("a leader");
     town.stop(leader).await;
     town.until("another leader", |town| town.leader().is_some_and(|n| n != leader)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_old_log_says_of_the_members_gives_no_vote_back() {
+    let mut town = Town::of(4).await;
+    let leader = town.leader().expect("a leader");
+    let learner = town.view(leader).learners[0].bytes()[0];
+    // Its log says that it has no vote; nobody says whether that is still so.
+    town.forgetful.insert(learner);
+    let stopped = town.stop(learner).await;
+    town.links.isolate(node_id(learner));
+    town.restart(stopped).await;
+    town.pass(Duration::from_secs(5)).await;
+    let is_free = |town: &Town| town.members[&learner].body.vote_was_taken.load(Ordering::Relaxed);
+    assert!(!is_free(&town));
+    town.links.heal();
+    town.until_equal().await;
+    town.pass(Duration::from_secs(1)).await;
+    assert!(!is_free(&town), "before its own boot");
+    town.boot(learner).await;
+    town.until("it is known to have no vote", is_free).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_lost_what_it_promised_does_not_lead_on() {
+    let mut town = Town::of(3).await;
+    let leader = town.leader().expect("a leader");
+    let term = town.view(leader).term;
+    town.forgetful.insert(leader);
+    let mut stopped = Vec::new();
+    for n in 1..=3 {
+        stopped.push(town.stop(n).await);
+    }
+    for member in stopped {
+        town.restart(member).await;
+    }
+    town.until("a leader", |town| town.leader().is_some()).await;
+    let now = town.leader().expect("a leader");
+    assert_ne!(now, leader);
+    assert!(town.view(now).term > term);
 }
