@@ -119,6 +119,22 @@ fn always_syncs_what_was_appended_by_itself() {
 }
 
 #[test]
+fn holes_of_a_restored_file_are_filled_before_it_is_mapped() {
+    use std::os::unix::fs::MetadataExt;
+    const BYTES: u64 = 1 << 20;
+    let temporary = Temporary::new();
+    let folder = Folder::open(&temporary.0).expect("opens");
+    let path = temporary.0.join("wal.0000000001");
+    let restored = std::fs::File::create(&path).expect("is made");
+    restored.set_len(BYTES).expect("is a hole");
+    let blocks = || std::fs::metadata(&path).expect("is there").blocks();
+    assert_eq!(blocks(), 0);
+    crate::persist::log::WalDisk::open(&folder, "wal.0000000001", "wal.0000000001", 1)
+        .expect("maps");
+    assert!(blocks() * 512 >= BYTES, "{} blocks", blocks());
+}
+
+#[test]
 fn files_go_and_come_again_and_too_much_is_not_left_unsynced() {
     let folder = Temporary::new();
     let (running, _) = open(&folder, Policy::No);
