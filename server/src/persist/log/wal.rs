@@ -134,8 +134,9 @@ impl<F: LogFile> Wal<F> {
     }
 
     /// Appends the ops of one lock hold; called under the slot's lock, so that its records lie in
-    /// order. Never fails, never waits for the disk; the caller has looked at `is_full` before it
-    /// executed the write.
+    /// order. Never fails, never waits for the disk. Before it executes a write the caller looks at
+    /// `is_full`, and refuses what would make a group of more than `MAX_PAYLOAD_BYTES`: afterwards
+    /// it is too late, and asserted. (A kind of record is kept for larger groups, see `record`.)
     #[inline]
     pub fn append(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
         self.append_entry(Entry { kind: Kind::OpGroup, slot, epoch, index }, group)

@@ -82,6 +82,38 @@ fn a_distance_that_did_not_fit_proves_nothing() {
     assert_eq!(super::super::record::Header::at(&chunk, 112, 8), None);
 }
 
+/// Makes the checksum of a record's header fit its bytes.
+fn resum(record: &mut [u8], seed: u32, at: usize) {
+    record[..4].copy_from_slice(&(at as u32).to_le_bytes());
+    let sum = crc32c::crc32c_append(seed, &record[..RECORD_HEADER_BYTES]);
+    record[..4].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn what_no_version_writes_is_no_header() {
+    let good = super::super::record::header(&entry(0, 1), 0, 0, 0, 7, 112);
+    for (at, bytes, holds) in [(34, 1, true), (34, 0, false), (35, 1, false), (33, 0x40, false)] {
+        let mut chunk = vec![0; 512];
+        chunk[112..148].copy_from_slice(&good);
+        chunk[112 + at] = bytes;
+        resum(&mut chunk[112..148], 7, 112);
+        let header = super::super::record::Header::at(&chunk, 112, 7);
+        assert_eq!(header.is_some(), holds, "byte {at} is {bytes}");
+    }
+}
+
+#[test]
+fn part_of_a_group_is_left_to_the_version_that_writes_it() {
+    let disk = ten();
+    let mut bytes = disk.bytes(FIRST).expect("it is there");
+    let seed = crc32c::crc32c(&bytes[CHUNK..RECORD - 4]);
+    bytes[RECORD + 34] = 10;
+    resum(&mut bytes[RECORD..], seed, CHUNK_HEADER_BYTES);
+    disk.put(FIRST, &bytes);
+    let error = refused(&disk, Trust::PowerLost);
+    assert!(error.contains("part of a group, which a newer version"), "{error}");
+}
+
 #[test]
 fn files_of_others_and_of_the_future_are_refused() {
     let disk = ten();
