@@ -166,6 +166,19 @@ fn a_chunk_whose_header_rotted_is_damage() {
 }
 
 #[test]
+fn a_torn_header_that_a_start_accepted_is_no_damage_to_the_next() {
+    let (disk, log) = fresh(1);
+    log.append(0, 1, 100);
+    disk.flip(FIRST, CHUNK + 40, 1);
+    let disk = disk.restart();
+    let log = open(&disk, Trust::PowerLost, options(LANES, 2)).expect("nothing was synced");
+    assert_eq!(log.found, []);
+    drop(log);
+    let log = open(&disk.restart(), Trust::ProcessDied, options(LANES, 3));
+    assert_eq!(log.map(|log| log.found).expect("opens"), []);
+}
+
+#[test]
 fn a_full_disk_is_told_before_anything_waits_and_recovers_by_itself() {
     let (disk, mut log) = fresh(1);
     disk.set_room(Some(0));
