@@ -132,6 +132,10 @@ impl<D: WalDisk> Keeper<D> {
         let synced = (0..).zip(floors).map(|(lane, floor)| self.wal.synced(lane).min(*floor));
         let floors: &[u64] = &synced.collect::<Vec<_>>();
         self.step_over(floors);
+        if self.wal.pool.lock().is_unheld() {
+            // Where the lanes are stands in no chunk of this era: the old ones must say it.
+            return Ok(0);
+        }
         let needed = self.wal.pool.lock().first_needed(floors, self.wal.era.start);
         let needed = needed.unwrap_or(0);
         let mut going: Vec<u64> = self.files.keys().copied().collect();

@@ -179,6 +179,24 @@ fn a_torn_header_that_a_start_accepted_is_no_damage_to_the_next() {
 }
 
 #[test]
+fn no_file_goes_while_no_chunk_says_where_the_lanes_are() {
+    let disk = ten().restart();
+    // A new era, and no free chunk of the new size.
+    let sizes = Sizes { chunk_bytes: 2048, ..SMALL };
+    let two = |run| Options { lanes: 2, sizes, run };
+    let mut log = open(&disk, Trust::ProcessDied, two(2)).expect("opens");
+    let start = log.wal().era_start();
+    assert_eq!((start, log.keeper.drop_before(&[start; 2])), (1360, Ok(0)));
+    drop(log);
+    let mut log = open(&disk.restart(), Trust::ProcessDied, two(3)).expect("opens");
+    assert_eq!(log.wal().tail(0), start);
+    // With a chunk of this era they go.
+    log.keeper.tend().expect("tends");
+    assert!(log.keeper.drop_before(&[start; 2]).expect("drops") > 0);
+    assert_eq!(log.wal().tail(0), start);
+}
+
+#[test]
 fn a_full_disk_is_told_before_anything_waits_and_recovers_by_itself() {
     let (disk, mut log) = fresh(1);
     disk.set_room(Some(0));
