@@ -66,7 +66,8 @@ impl<D: WalDisk> Recovery<D> {
         let mended = mender.mend(ends)?;
         let end = mended.values().map(|lane| lane.position).max().unwrap_or(start).max(start);
         let (number, start) = if goes_on { (number, start) } else { (number + 1, end) };
-        let era = Era { ids: self.ids, run, number, start, lanes };
+        let chunk_bytes = sizes.chunk_bytes as usize;
+        let era = Era { ids: self.ids, run, number, start, lanes, chunk_bytes };
         let Mender { mut files, free, .. } = mender;
         let elder_file = self.elder_file(goes_on);
         let mut pool = Pool::new(lanes, elder_file);

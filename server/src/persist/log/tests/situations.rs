@@ -234,6 +234,17 @@ fn a_failed_sync_is_never_tried_again() {
 }
 
 #[test]
+fn a_sync_that_fails_under_the_keeper_is_the_end_for_who_syncs() {
+    let (disk, mut log) = fresh(1);
+    log.append(0, 1, 10);
+    disk.fail_syncs();
+    log.append(1, 2, 2000);
+    let error = log.keeper.tend().expect_err("its file is not synced");
+    let syncs = disk.syncs();
+    assert_eq!((log.wal().sync_round(), disk.syncs()), (Err(error), syncs));
+}
+
+#[test]
 fn random_bytes_never_panic() {
     let base = ten();
     let good = base.bytes(FIRST).expect("it is there");
