@@ -263,11 +263,12 @@ impl<F: LogFile> Wal<F> {
             }
         }
         let mut round = Round { files: files.len(), bytes: 0 };
+        // Counted before it is told: the figures never show its outcome without it.
+        self.syncs_total.fetch_add(round.files as u64, Relaxed);
+        self.rounds_total.fetch_add(u64::from(round.files > 0), Relaxed);
         for (lane, written) in self.lanes.iter().zip(written) {
             round.bytes += written - lane.synced.swap(written, AcqRel);
         }
-        self.syncs_total.fetch_add(round.files as u64, Relaxed);
-        self.rounds_total.fetch_add(u64::from(round.files > 0), Relaxed);
         *turn = Ok(());
         drop(turn);
         if round.bytes > 0 {
