@@ -2,7 +2,8 @@
 //! files, the replay in parallel.
 //!
 //! Not the formats nor what may be cut (`persist/log`). Invariant: no append waits for the disk;
-//! after a failed sync `on_fatal` is called, once, and nothing is synced any more.
+//! after a failed sync nothing is synced any more; a thread that ends out of order calls
+//! `on_fatal`, and that is called once.
 
 mod bell;
 mod folder;
@@ -54,7 +55,8 @@ pub enum Policy {
 pub struct Hooks {
     /// `synced` or `is_written` may say more than before.
     pub on_progress: Box<dyn Fn() + Send + Sync>,
-    /// A sync has failed: the process must end. Gets the line for the operator.
+    /// A sync has failed or a thread of the log has panicked: the process must end. Called once,
+    /// with the line for the operator; must not panic.
     pub on_fatal: Box<dyn Fn(String) + Send + Sync>,
 }
 
@@ -63,7 +65,7 @@ pub struct Hooks {
 pub struct WalFigures {
     /// Of the log itself.
     pub log: Figures,
-    /// Bytes appended since the last `mark`.
+    /// Bytes appended since the last `mark`, or since the start.
     pub since_mark_bytes: u64,
     /// How long the last round took.
     pub last_sync: Duration,
@@ -135,15 +137,19 @@ pub fn start(
 ) -> Result<RunningWal, LogError> {
     let (sync, keep) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
     let (sync_bell, keep_bell) = (Arc::clone(&sync), Arc::clone(&keep));
+    let Hooks { on_progress, on_fatal } = hooks;
     let bells = Bells {
         sync: Box::new(move || sync_bell.ring()),
         keep: Box::new(move || keep_bell.ring()),
+        progress: on_progress,
     };
     let mut keeper = recovery.open(ends, options, bells)?;
+    let found_bytes = keeper.wal().figures().appended_bytes;
     let kept = keeper.tend()?;
     let shared = Arc::new(Shared {
         wal: Arc::clone(keeper.wal()),
-        hooks,
+        on_fatal,
+        has_failed: AtomicBool::new(false),
         sync,
         keep,
         policy: Mutex::new(policy),
@@ -151,7 +157,7 @@ pub fn start(
         keep_ends: AtomicBool::new(false),
         sync_ends: AtomicBool::new(false),
         is_forced: AtomicBool::new(false),
-        mark: AtomicU64::new(0),
+        mark: AtomicU64::new(found_bytes),
         last_sync_ns: AtomicU64::new(0),
         delayed_syncs: AtomicU64::new(0),
     });
@@ -161,8 +167,9 @@ pub fn start(
         DiskError { doing: Doing::Open, file, reason }
     };
     let threads = [
-        begin("wal-sync", move || for_sync.sync_on()).map_err(no_thread)?,
-        begin("wal-keep", move || for_keep.keep_on(keeper, kept)).map_err(no_thread)?,
+        begin("wal-sync", move || for_sync.run(|| for_sync.sync_on())).map_err(no_thread)?,
+        begin("wal-keep", move || for_keep.run(|| for_keep.keep_on(keeper, kept)))
+            .map_err(no_thread)?,
     ];
     Ok(RunningWal { shared, threads: Some(threads) })
 }
@@ -228,7 +235,9 @@ impl Drop for RunningWal {
 
 struct Shared {
     wal: Arc<NodeWal>,
-    hooks: Hooks,
+    on_fatal: Box<dyn Fn(String) + Send + Sync>,
+    /// `on_fatal` was called.
+    has_failed: AtomicBool,
     sync: Arc<Bell>,
     keep: Arc<Bell>,
     policy: Mutex<Policy>,
@@ -243,12 +252,25 @@ struct Shared {
 }
 
 impl Shared {
-    fn fatal(&self, error: &DiskError) {
-        (self.hooks.on_fatal)(format!("{error}: nobody knows what is on the disk, the node ends"));
+    fn fatal(&self, line: String) {
+        if !self.has_failed.swap(true, AcqRel) {
+            (self.on_fatal)(line);
+        }
+    }
+
+    /// The whole of a thread. However it ends but in order, the node must end, too: who waits for a
+    /// sync would wait for ever.
+    fn run(&self, thread: impl FnOnce() -> Result<(), DiskError>) {
+        let watch = Watch(self);
+        let ended = thread();
+        std::mem::forget(watch);
+        if let Err(error) = ended {
+            self.fatal(format!("{error}: nobody knows what is on the disk, the node ends"));
+        }
     }
 
     /// The thread that syncs.
-    fn sync_on(&self) {
+    fn sync_on(&self) -> Result<(), DiskError> {
         let mut last_ns = clock::now().mono_ns;
         loop {
             let policy = *self.policy.lock();
@@ -272,12 +294,10 @@ impl Shared {
             let ends = self.sync_ends.load(Acquire);
             if is_due || ends || self.is_forced.swap(false, Relaxed) {
                 last_ns = now_ns;
-                if let Err(error) = self.round(now_ns) {
-                    return self.fatal(&error);
-                }
+                self.round(now_ns)?;
             }
             if ends {
-                return;
+                return Ok(());
             }
         }
     }
@@ -288,27 +308,22 @@ impl Shared {
             let took = clock::now().mono_ns - began_ns;
             self.last_sync_ns.store(took, Relaxed);
             self.delayed_syncs.fetch_add(u64::from(took > SECOND.as_nanos() as u64), Relaxed);
-            (self.hooks.on_progress)();
         }
         Ok(())
     }
 
     /// The thread that keeps the files.
-    fn keep_on(&self, mut keeper: Keeper<Folder>, mut kept: Kept) {
+    fn keep_on(&self, mut keeper: Keeper<Folder>, mut kept: Kept) -> Result<(), DiskError> {
         loop {
             self.keep.wait(if kept == Kept::Done { NAP } else { ROOM_RETRY });
             let ends = self.keep_ends.load(Acquire);
-            let outcome = self.keep_once(&mut keeper);
-            match outcome {
-                Ok(next) => kept = next,
-                Err(error) => return self.fatal(&error),
-            }
+            kept = self.keep_once(&mut keeper)?;
             if self.wal.figures().unsynced_bytes > MAX_UNSYNCED_BYTES {
                 self.is_forced.store(true, Relaxed);
                 self.sync.ring();
             }
             if ends {
-                return;
+                return Ok(());
             }
         }
     }
@@ -322,11 +337,16 @@ impl Shared {
                 Ok(_) => {}
             }
         }
-        let waited = self.wal.figures().waiting_bytes;
-        let kept = keeper.tend()?;
-        if self.wal.figures().waiting_bytes < waited {
-            (self.hooks.on_progress)();
-        }
-        Ok(kept)
+        keeper.tend()
+    }
+}
+
+/// Dropped only by a panic.
+struct Watch<'a>(&'a Shared);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        self.0.fatal(format!("the thread {name} of the write-ahead log panicked, the node ends"));
     }
 }

@@ -1,8 +1,8 @@
 //! A folder of the file system as the write-ahead log uses it.
 //!
 //! Not the choice of what to write. Invariant: a file has all its blocks, written with zeros and
-//! synced, before it is used: on file systems that write in place a full disk is met here and
-//! nowhere else.
+//! synced (or given when it is opened, if a restore left holes), before it is used: on file systems
+//! that write in place a full disk is met here and nowhere else.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};

@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::persist::log::{DiskError, Doing, LogFile, Piece};
+
+/// What `stat` counts blocks in, whatever the file system's are.
+const STAT_BLOCK_BYTES: u64 = 512;
 
 /// A mapped file.
 #[derive(Debug)]
@@ -39,10 +43,14 @@ unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
     pub(super) fn map(file: File, path: PathBuf, number: u64) -> io::Result<MappedFile> {
-        let length = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        let length = metadata.len();
         let bytes = usize::try_from(length).map_err(io::Error::other)?;
         if bytes == 0 {
             return Err(io::Error::other("the file is empty"));
+        }
+        if metadata.blocks() * STAT_BLOCK_BYTES < length {
+            allocate(&file, length)?;
         }
         let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new map at an address of the kernel's choice; the descriptor is open.
@@ -53,6 +61,25 @@ impl MappedFile {
         }
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
         Ok(MappedFile { file, path, number, start, bytes, owned: Mutex::default() })
+    }
+}
+
+/// Fills the holes of a file: a copy or a restore may have made them out of zeros, and a write to
+/// the map that finds no room for one kills the process (SIGBUS).
+fn allocate(file: &File, length: u64) -> io::Result<()> {
+    let length = i64::try_from(length).map_err(io::Error::other)?;
+    loop {
+        // SAFETY: the descriptor is open; no memory is handed over.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            // Where blocks mean nothing (ZFS) there is no promise of room to be had.
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
+            _ => return Err(error),
+        }
     }
 }
 

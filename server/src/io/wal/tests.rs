@@ -119,6 +119,63 @@ fn always_syncs_what_was_appended_by_itself() {
 }
 
 #[test]
+fn always_syncs_a_record_of_its_own_file_by_itself() {
+    let folder = Temporary::new();
+    let (running, _) = open(&folder, Policy::Always);
+    for n in 1..20 {
+        let position = running.wal().append(slot(n), Epoch(1), OpIndex(n), &[7; 40_000]);
+        wait_until("the sync", || is_synced(&running, position));
+    }
+}
+
+#[test]
+fn a_start_is_a_mark() {
+    let folder = Temporary::new();
+    for _ in 0..2 {
+        let (running, _) = open(&folder, Policy::Always);
+        assert_eq!(running.figures().since_mark_bytes, 0);
+        running.wal().append(slot(1), Epoch(1), OpIndex(1), b"x");
+        assert_eq!(running.figures().since_mark_bytes, 40);
+    }
+}
+
+#[test]
+fn threads_that_panic_end_the_node_once() {
+    let folder = Temporary::new();
+    let recovery = find(&folder.0, ids(), Trust::ProcessDied).expect("is found");
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let called = Arc::clone(&calls);
+    let hooks = Hooks {
+        on_progress: Box::new(|| panic!("a hook that panics, as it is to")),
+        on_fatal: Box::new(move |line| called.lock().push(line)),
+    };
+    let options = Options { lanes: 4, sizes: SMALL, run: 1 };
+    let running = start(recovery, Vec::new(), options, Policy::Always, hooks).expect("starts");
+    // The keeper tells of it, then who syncs.
+    running.wal().append(slot(1), Epoch(1), OpIndex(1), &[7; 40_000]);
+    wait_until("the end", || !calls.lock().is_empty());
+    drop(running);
+    let calls = calls.lock();
+    assert!(calls.len() == 1 && calls[0].contains("panicked"), "{calls:?}");
+}
+
+#[test]
+fn holes_of_a_restored_file_are_filled_before_it_is_mapped() {
+    use std::os::unix::fs::MetadataExt;
+    const BYTES: u64 = 1 << 20;
+    let temporary = Temporary::new();
+    let folder = Folder::open(&temporary.0).expect("opens");
+    let path = temporary.0.join("wal.0000000001");
+    let restored = std::fs::File::create(&path).expect("is made");
+    restored.set_len(BYTES).expect("is a hole");
+    let blocks = || std::fs::metadata(&path).expect("is there").blocks();
+    assert_eq!(blocks(), 0);
+    crate::persist::log::WalDisk::open(&folder, "wal.0000000001", "wal.0000000001", 1)
+        .expect("maps");
+    assert!(blocks() * 512 >= BYTES, "{} blocks", blocks());
+}
+
+#[test]
 fn files_go_and_come_again_and_too_much_is_not_left_unsynced() {
     let folder = Temporary::new();
     let (running, _) = open(&folder, Policy::No);

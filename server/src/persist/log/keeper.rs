@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::disk::{LogFile, Piece, WalDisk};
-use super::error::DiskError;
+use super::error::{DiskError, Doing};
 use super::format::{
     CHUNK_HEADER_BYTES, FileHead, UNFINISHED_FILE, alone_number, anchor, chunk_offset, file_name,
     spare_name,
@@ -90,31 +90,41 @@ impl<D: WalDisk> Keeper<D> {
     /// # Errors
     /// A failed sync, after which the node ends. All else makes the log full until it works again.
     pub fn tend(&mut self) -> Result<Kept, DiskError> {
-        let failure = loop {
-            let made = self.make_ahead();
-            self.wal.pool.lock().starve(made.is_err());
-            // What waits is written even if no more files can be made.
-            let drained = self.drain();
-            match (made, drained) {
-                (Err(error), _) | (_, Err(error)) if error.is_fatal() => return Err(error),
-                (Err(error), _) | (_, Err(error)) => break Some(error),
-                (Ok(()), Ok(true)) => break None,
-                // It used up what was made.
-                (Ok(()), Ok(false)) => {}
-            }
-        };
-        let waiting = self.wal.waiting_bytes.load(Relaxed);
-        let Some(error) = failure else {
-            if waiting <= MAX_WAITING_BYTES {
+        let tended = self.make_and_drain();
+        let Some(error) = self.judge(tended)? else {
+            if self.wal.counted_bytes() <= MAX_WAITING_BYTES {
                 self.wal.accept();
             }
             return Ok(Kept::Done);
         };
         self.wal.note_reason(error.to_string());
-        if waiting > 0 || self.wal.pool.lock().is_short() {
+        if self.wal.waiting_bytes.load(Relaxed) > 0 || self.wal.pool.lock().is_short() {
             self.wal.set_full();
         }
         Ok(Kept::Retry)
+    }
+
+    /// What went wrong, if it is not the end.
+    fn make_and_drain(&mut self) -> Result<Option<DiskError>, DiskError> {
+        loop {
+            let mut failure = self.make_ahead()?;
+            let is_starved = failure.is_some();
+            // What waits is written even if no more files can be made.
+            let is_done = self.drain(&mut failure)?;
+            // Else it used up what was made.
+            if is_done || is_starved {
+                return Ok(failure);
+            }
+        }
+    }
+
+    /// What is the end for the keeper is the end for who syncs.
+    fn judge<T>(&self, outcome: Result<T, DiskError>) -> Result<T, DiskError> {
+        outcome.inspect_err(|error| {
+            if error.is_fatal() {
+                self.wal.poison(error);
+            }
+        })
     }
 
     /// Lets go the files whose records all end at or before the lane's floor: every slot of the
@@ -128,10 +138,19 @@ impl<D: WalDisk> Keeper<D> {
     /// # Errors
     /// The disk's. What has gone has gone; a later call goes on.
     pub fn drop_before(&mut self, floors: &[u64]) -> Result<usize, DiskError> {
+        let dropped = self.drop_files(floors);
+        self.judge(dropped)
+    }
+
+    fn drop_files(&mut self, floors: &[u64]) -> Result<usize, DiskError> {
         assert_eq!(floors.len(), self.wal.lanes.len(), "one floor for each lane");
         let synced = (0..).zip(floors).map(|(lane, floor)| self.wal.synced(lane).min(*floor));
         let floors: &[u64] = &synced.collect::<Vec<_>>();
         self.step_over(floors);
+        if self.wal.pool.lock().is_unheld() {
+            // Where the lanes are stands in no chunk of this era: the old ones must say it.
+            return Ok(0);
+        }
         let needed = self.wal.pool.lock().first_needed(floors, self.wal.era.start);
         let needed = needed.unwrap_or(0);
         let mut going: Vec<u64> = self.files.keys().copied().collect();
@@ -190,13 +209,15 @@ impl<D: WalDisk> Keeper<D> {
         self.disk.sync_folder()
     }
 
-    /// Half a file is free, and a chunk for each lane.
-    fn make_ahead(&mut self) -> Result<(), DiskError> {
+    /// Half a file is free, and a chunk for each lane; the reason if that cannot be.
+    fn make_ahead(&mut self) -> Result<Option<DiskError>, DiskError> {
         let wanted = self.wal.lanes.len() + self.sizes.chunks as usize / 2;
-        while self.wal.pool.lock().free() < wanted {
-            self.make_file()?;
+        let mut failure = None;
+        while failure.is_none() && self.wal.pool.lock().free() < wanted {
+            failure = not_fatal(self.make_file())?;
         }
-        Ok(())
+        self.wal.pool.lock().starve(failure.is_some());
+        Ok(failure)
     }
 
     fn head(&self, number: u64) -> FileHead {
@@ -206,15 +227,9 @@ impl<D: WalDisk> Keeper<D> {
 
     fn make_file(&mut self) -> Result<(), DiskError> {
         let head = self.head(self.next_file);
-        let file = match self.spares.pop() {
+        let file = match self.use_spare(&head)? {
+            Some(file) => file,
             None => self.make_new(&head, |_| {})?,
-            Some(spare) => match self.put_in_place(&spare, &head, |_| {}) {
-                Ok(file) => file,
-                Err(error) => {
-                    self.spares.push(spare);
-                    return Err(error);
-                }
-            },
         };
         self.next_file += 1;
         let chunks = (0..head.chunks).map(|chunk| FreeChunk {
@@ -227,13 +242,38 @@ impl<D: WalDisk> Keeper<D> {
         Ok(())
     }
 
+    /// `None`: there is no spare of any use.
+    fn use_spare(&mut self, head: &FileHead) -> Result<Option<Arc<D::File>>, DiskError> {
+        while let Some(spare) = self.spares.last().cloned() {
+            match self.put_in_place(&spare, head, |_| {}) {
+                // Someone has taken it away, or its room.
+                Err(error) if error.doing == Doing::Open => self.disk.remove(&spare)?,
+                Err(error) => return Err(error),
+                Ok(file) => {
+                    self.spares.pop();
+                    return Ok(Some(file));
+                }
+            }
+            self.spares.pop();
+        }
+        Ok(None)
+    }
+
+    /// On a full disk, in the room of the spares.
     fn make_new(
         &mut self,
         head: &FileHead,
         fill: impl FnOnce(&Arc<D::File>),
     ) -> Result<Arc<D::File>, DiskError> {
         let bytes = head.file_bytes().unwrap_or(u64::MAX);
-        self.disk.create(UNFINISHED_FILE, bytes)?;
+        while let Err(error) = self.disk.create(UNFINISHED_FILE, bytes) {
+            let Some(spare) = self.spares.last().filter(|_| !error.is_fatal()) else {
+                return Err(error);
+            };
+            self.disk.remove(spare)?;
+            self.spares.pop();
+            self.disk.sync_folder()?;
+        }
         self.put_in_place(UNFINISHED_FILE, head, fill)
     }
 
@@ -258,12 +298,20 @@ impl<D: WalDisk> Keeper<D> {
         Ok(file)
     }
 
-    /// Writes what waits; false if there is no chunk for it yet.
-    fn drain(&mut self) -> Result<bool, DiskError> {
+    /// Writes what waits; false if there is no chunk for it yet. A lane that fails does not hold up
+    /// the others; the first failure is kept.
+    fn drain(&mut self, failure: &mut Option<DiskError>) -> Result<bool, DiskError> {
         let mut is_done = true;
         for lane in 0..self.wal.era.lanes {
             while let Some(large) = self.drain_lane(lane, &mut is_done) {
-                self.write_alone(lane, &large)?;
+                // Its file takes long: the other lanes need chunks meanwhile.
+                let starved = self.make_ahead()?;
+                let failed = not_fatal(self.write_alone(lane, &large))?;
+                let has_failed = failed.is_some();
+                *failure = failure.take().or(starved).or(failed);
+                if has_failed {
+                    break;
+                }
             }
         }
         Ok(is_done)
@@ -271,13 +319,19 @@ impl<D: WalDisk> Keeper<D> {
 
     /// Copies what waits in a lane, up to a record that needs a file of its own.
     fn drain_lane(&self, lane: u16, is_done: &mut bool) -> Option<Waiting> {
+        let mut is_news = false;
+        let large = self.copy_waiting(lane, is_done, &mut is_news);
+        if is_news {
+            self.wal.tell_progress();
+        }
+        large
+    }
+
+    fn copy_waiting(&self, lane: u16, is_done: &mut bool, is_news: &mut bool) -> Option<Waiting> {
         let mut state = self.wal.lanes[usize::from(lane)].state.lock();
-        let room = self.sizes.chunk_bytes as usize - CHUNK_HEADER_BYTES;
         while let Some(first) = state.waiting.pop_front() {
-            let bytes = record_bytes(first.payload.len());
-            if bytes > room {
-                let Waiting { entry, payload_sum, .. } = first;
-                let large = Waiting { entry, payload: Arc::clone(&first.payload), payload_sum };
+            if self.wal.is_large(first.payload.len()) {
+                let large = first.clone();
                 state.waiting.push_front(first);
                 return Some(large);
             }
@@ -290,9 +344,8 @@ impl<D: WalDisk> Keeper<D> {
                 *is_done = false;
                 return None;
             }
-            self.wal.waiting_bytes.fetch_sub(bytes as u64, Relaxed);
-            let upto = (!state.waiting.is_empty()).then_some(state.written);
-            self.wal.drained(lane, upto);
+            self.wal.drained(lane, &state, &first);
+            *is_news = true;
         }
         None
     }
@@ -319,6 +372,7 @@ impl<D: WalDisk> Keeper<D> {
         state.note_alone(file, bytes as u64);
         let mut pool = self.wal.pool.lock();
         pool.hold(lane, Held { file: anchor(number), start: chunk.start });
+        self.alone.1 += 1;
         self.alone.2 += bytes as u64;
         // A file all of whose neighbours are large must come to its end, too.
         if Some(self.alone.2) >= self.head(0).file_bytes() {
@@ -326,13 +380,14 @@ impl<D: WalDisk> Keeper<D> {
         }
         drop(pool);
         state.waiting.pop_front();
-        self.wal.waiting_bytes.fetch_sub(bytes as u64, Relaxed);
-        let upto = (!state.waiting.is_empty()).then_some(state.written);
-        self.wal.drained(lane, upto);
+        self.wal.drained(lane, &state, large);
+        drop(state);
+        self.wal.tell_progress();
         Ok(())
     }
 
-    /// A number for a file with one record: it goes with the file the next chunk lies in.
+    /// A number for a file with one record, which counts once there is one: it goes with the file
+    /// the next chunk lies in.
     fn next_alone(&mut self) -> Result<u64, DiskError> {
         if self.wal.pool.lock().current_file().is_none() {
             self.make_file()?;
@@ -345,8 +400,15 @@ impl<D: WalDisk> Keeper<D> {
             let count = if anchor == 0 { count } else { 0 };
             self.alone = (current, count, 0);
         }
-        let number = alone_number(current, self.alone.1);
-        self.alone.1 += 1;
-        Ok(number)
+        Ok(alone_number(current, self.alone.1))
+    }
+}
+
+/// What went wrong, if it is not the end.
+fn not_fatal(outcome: Result<(), DiskError>) -> Result<Option<DiskError>, DiskError> {
+    match outcome {
+        Ok(()) => Ok(None),
+        Err(error) if error.is_fatal() => Err(error),
+        Err(error) => Ok(Some(error)),
     }
 }

@@ -24,15 +24,18 @@ pub(super) struct Summed<'a> {
 }
 
 /// A record that waits for its place.
+#[derive(Clone)]
 pub(super) struct Waiting {
     pub(super) entry: Entry,
     pub(super) payload: Arc<[u8]>,
     pub(super) payload_sum: u32,
+    /// The limit of what may wait is not for it.
+    pub(super) is_uncounted: bool,
 }
 
 impl Waiting {
     pub(super) fn summed(&self) -> Summed<'_> {
-        let Waiting { entry, payload, payload_sum } = self;
+        let Waiting { entry, payload, payload_sum, .. } = self;
         Summed { entry: *entry, payload, payload_sum: *payload_sum }
     }
 }

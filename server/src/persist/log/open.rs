@@ -7,12 +7,12 @@
 //! Not the judgement of what is cut (`replay`). Invariant: what was handed over by the replay
 //! survives any later crash, what was cut never comes back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::disk::{LogFile, Piece, WalDisk};
 use super::error::{DiskError, LogError};
-use super::format::{CHUNK_HEADER_BYTES, ChunkHead, REPAIR_FILE, anchor, chunk_offset};
+use super::format::{CHUNK_HEADER_BYTES, ChunkHead, REPAIR_FILE, anchor, chunk_offset, file_name};
 use super::keeper::{Keeper, Sizes};
 use super::lane::{LaneState, Open};
 use super::pool::{FreeChunk, Held, Pool};
@@ -61,12 +61,14 @@ impl<D: WalDisk> Recovery<D> {
         let (number, start, old_lanes) = last.unwrap_or((1, 0, lanes));
         assert!(last.is_none() || last_ends.count() == usize::from(old_lanes), "all lanes' ends");
         let goes_on = old_lanes == lanes;
-        let mut mender = Mender { recovery: &self, files: BTreeMap::new(), goes_on, run };
+        let free = self.free.iter().copied().collect();
+        let mut mender = Mender { recovery: &self, files: BTreeMap::new(), free, goes_on, run };
         let mended = mender.mend(ends)?;
         let end = mended.values().map(|lane| lane.position).max().unwrap_or(start).max(start);
         let (number, start) = if goes_on { (number, start) } else { (number + 1, end) };
-        let era = Era { ids: self.ids, run, number, start, lanes };
-        let mut files = std::mem::take(&mut mender.files);
+        let chunk_bytes = sizes.chunk_bytes as usize;
+        let era = Era { ids: self.ids, run, number, start, lanes, chunk_bytes };
+        let Mender { mut files, free, .. } = mender;
         let elder_file = self.elder_file(goes_on);
         let mut pool = Pool::new(lanes, elder_file);
         let mut states = Vec::new();
@@ -84,7 +86,7 @@ impl<D: WalDisk> Recovery<D> {
                 None => LaneState::new(start, 0, None),
             });
         }
-        pool.add(self.free_chunks(sizes, &mut files)?.into_iter());
+        pool.add(self.free_chunks(sizes, &free, &mut files)?.into_iter());
         let spares = self.tidy_up(sizes)?;
         let wal = Arc::new(Wal::new(era, states, pool, bells));
         Ok(Keeper::new(self.disk, wal, sizes, self.files, spares))
@@ -100,10 +102,11 @@ impl<D: WalDisk> Recovery<D> {
     fn free_chunks(
         &self,
         sizes: Sizes,
+        places: &VecDeque<FreePlace>,
         files: &mut BTreeMap<u64, Arc<D::File>>,
     ) -> Result<Vec<FreeChunk<D::File>>, DiskError> {
         let mut free = Vec::new();
-        for FreePlace { head, chunk } in &self.free {
+        for FreePlace { head, chunk } in places {
             if head.chunk_bytes != u64::from(sizes.chunk_bytes) {
                 continue;
             }
@@ -150,6 +153,8 @@ struct Mender<'a, D: WalDisk> {
     recovery: &'a Recovery<D>,
     /// The files that were opened; all are synced at the end.
     files: BTreeMap<u64, Arc<D::File>>,
+    /// Places no lane has taken.
+    free: VecDeque<FreePlace>,
     goes_on: bool,
     run: u64,
 }
@@ -159,13 +164,13 @@ impl<D: WalDisk> Mender<'_, D> {
         let disk = &self.recovery.disk;
         let mut mended = BTreeMap::new();
         let mut gone = Vec::new();
+        if self.recovery.is_mending {
+            self.mend_places()?;
+        }
         for end in ends {
             if end.era + 1 == self.recovery.eras.len() {
                 mended.insert(end.lane, self.mend_lane(end, &mut gone)?);
             }
-        }
-        if self.recovery.is_mending {
-            self.mend_places()?;
         }
         for file in self.files.values() {
             file.sync()?;
@@ -219,8 +224,12 @@ impl<D: WalDisk> Mender<'_, D> {
         let era_start = self.recovery.eras.last().map_or(0, |era| era.start);
         if end.kept.is_empty() && self.goes_on && end.position > era_start {
             // Somewhere the lane's position must stand.
-            if let Some(place) = void.next() {
-                let taken = self.take_over(place, &mended)?;
+            if let Some(last) = void.as_slice().first().cloned() {
+                let place = self.free.pop_front();
+                if place.is_none() {
+                    void.next();
+                }
+                let taken = self.take_over(place, last, &mended)?;
                 mended.held.push(held(&taken));
                 mended.next_seq += 1;
                 mended.open = Some((taken, CHUNK_HEADER_BYTES));
@@ -235,8 +244,21 @@ impl<D: WalDisk> Mender<'_, D> {
         Ok(mended)
     }
 
-    /// The place of a void chunk becomes the lane's next one.
-    fn take_over(&mut self, place: FoundChunk, lane: &Mended) -> Result<FoundChunk, DiskError> {
+    /// The lane's next chunk, in a free place, or over the void one if there is none. It is on the
+    /// disk before the void ones are unmade: until then they say where the lane is.
+    fn take_over(
+        &mut self,
+        place: Option<FreePlace>,
+        void: FoundChunk,
+        lane: &Mended,
+    ) -> Result<FoundChunk, DiskError> {
+        let place = match place {
+            None => void,
+            Some(FreePlace { head: file_head, chunk }) => {
+                let head = ChunkHead { file: file_head.number, chunk, ..void.head };
+                FoundChunk { file: file_name(file_head.number), file_head, head, seed: 0 }
+            }
+        };
         let head = ChunkHead {
             run: self.run,
             seq: lane.next_seq,
@@ -246,7 +268,11 @@ impl<D: WalDisk> Mender<'_, D> {
             previous_start: lane.position,
             ..place.head
         };
-        self.piece(&place)?.write(0, &head.bytes());
+        let file = Arc::clone(opened(&self.recovery.disk, &mut self.files, head.file)?);
+        let (offset, bytes) = (place.offset(), place.bytes());
+        let chunk = FreeChunk { file: Arc::clone(&file), chunk: head.chunk, offset, bytes };
+        drop(Open::begin(chunk, &head));
+        file.sync()?;
         Ok(FoundChunk { head, seed: head.seed(), ..place })
     }
 

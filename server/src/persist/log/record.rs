@@ -19,7 +19,11 @@ pub const RECORD_ALIGN: usize = 8;
 /// file of its own stay in 32 bits.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 31;
 
-/// What a record is.
+/// Kept for later: the record goes on with the group of the one before it, so that a group may be
+/// larger than a payload. Never written by this version, and refused: it would read half groups.
+const GROUP_CONTINUES: u8 = 10;
+
+/// What a record is. Number 10 is taken, see `GROUP_CONTINUES`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -112,16 +116,19 @@ pub(super) struct Header {
     unsynced: u32,
     epoch: Epoch,
     index: OpIndex,
-    slot: u16,
+    slot: SlotId,
     kind: u8,
 }
 
 impl Header {
-    /// The header at an offset of a chunk; `None` if it does not hold or its record would not fit.
+    /// The header at an offset of a chunk; `None` if it does not hold, its record would not fit, or
+    /// it has what no version writes: else zeros were a record wherever the checksum of zeros is 0.
     pub(super) fn at(chunk: &[u8], at: usize, seed: u32) -> Option<Header> {
         let bytes = chunk.get(at..at + RECORD_HEADER_BYTES)?;
         let length = u32_at(bytes, 4) as usize;
-        if record_bytes(length) > chunk.len() - at {
+        let slot = SlotId::new(u16_at(bytes, 32))?;
+        let (kind, reserved) = (bytes[34], bytes[35]);
+        if record_bytes(length) > chunk.len() - at || kind == 0 || reserved != 0 {
             return None;
         }
         let mut summed: [u8; RECORD_HEADER_BYTES] = array_at(bytes, 0);
@@ -135,8 +142,8 @@ impl Header {
             unsynced: u32_at(bytes, 12),
             epoch: Epoch(u64_at(bytes, 16)),
             index: OpIndex(u64_at(bytes, 24)),
-            slot: u16_at(bytes, 32),
-            kind: bytes[34],
+            slot,
+            kind,
         })
     }
 
@@ -151,9 +158,12 @@ impl Header {
 
     /// What the record is; the reason if this version knows no such thing.
     pub(super) fn entry(&self) -> Result<Entry, String> {
-        let kind = Kind::parse(self.kind).ok_or_else(|| format!("kind {}", self.kind))?;
-        let slot = SlotId::new(self.slot).ok_or_else(|| format!("slot {}", self.slot))?;
-        Ok(Entry { kind, slot, epoch: self.epoch, index: self.index })
+        let unknown = || match self.kind {
+            GROUP_CONTINUES => "part of a group, which a newer version of slotd wrote".into(),
+            kind => format!("kind {kind}"),
+        };
+        let kind = Kind::parse(self.kind).ok_or_else(unknown)?;
+        Ok(Entry { kind, slot: self.slot, epoch: self.epoch, index: self.index })
     }
 
     /// The payload, if it holds.

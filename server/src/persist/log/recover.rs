@@ -73,7 +73,7 @@ pub struct Recovery<D> {
     pub(super) files: BTreeMap<u64, u64>,
     /// In the files from the last used one on.
     pub(super) free: Vec<FreePlace>,
-    /// In all files.
+    /// In all files, those with a torn header too.
     pub(super) unused: Vec<FreePlace>,
     /// The last file in which, or beside which, a chunk was used.
     newest_used: u64,
@@ -208,7 +208,11 @@ impl<D: WalDisk> Recovery<D> {
             self.disk.read(&file, chunk_offset(&head, chunk), &mut place)?;
             match chunk_at(&place, &head, chunk, &file)? {
                 ChunkPlace::Free => free.push(FreePlace { head, chunk }),
-                ChunkPlace::Torn(seed) => self.judge_torn(&file, &head, chunk, seed)?,
+                ChunkPlace::Torn(seed) => {
+                    self.judge_torn(&file, &head, chunk, seed)?;
+                    // Not free: there may be chunks of later files. But nothing may be left of it.
+                    self.unused.push(FreePlace { head, chunk });
+                }
                 ChunkPlace::Used(found, seed) => {
                     let file = file.clone();
                     let chunk = FoundChunk { file, file_head: head, head: found, seed };

@@ -4,4 +4,5 @@
 
 mod crashes;
 mod kit;
+mod room;
 mod situations;

@@ -9,13 +9,14 @@
 //! Not the making and dropping of files (`keeper`), not the threads (`io/wal`).
 //! Invariant: `synced` of a lane is told only after a sync that began after the copy returned.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use parking_lot::Mutex;
 use slots::{Epoch, OpIndex, SlotId};
 
 use super::disk::LogFile;
-use super::error::DiskError;
+use super::error::{DiskError, Doing};
 use super::format::{CHUNK_HEADER_BYTES, ChunkHead, Ids};
 use super::lane::{LaneState, Open, Summed, Waiting};
 use super::pool::{FreeChunk, Held, Pool};
@@ -24,7 +25,7 @@ use super::record::{Entry, Kind, MAX_PAYLOAD_BYTES, record_bytes};
 /// Lanes at most: the chunks of one era are found lane by lane.
 pub const MAX_LANES: u16 = 1024;
 /// Bytes that wait in memory before writes are refused: a few of the largest usual values, or a
-/// second of writes, while a file is made.
+/// second of writes, while a file is made. One record larger than a chunk does not count.
 pub const MAX_WAITING_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The place behind a record.
@@ -36,18 +37,21 @@ pub struct Position {
     pub at: u64,
 }
 
-/// Whom the log wakes: both return at once and may be called from any thread.
+/// Whom the log wakes: all return at once and may be called from any thread. Only `sync` and `keep`
+/// are rung under locks of the log.
 pub struct Bells {
     /// There is something to sync.
     pub sync: Box<dyn Fn() + Send + Sync>,
     /// A chunk was taken or a record waits: the keeper is wanted.
     pub keep: Box<dyn Fn() + Send + Sync>,
+    /// `synced` or `is_written` says more than before.
+    pub progress: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Bells {
     /// Bells nobody hears.
     pub fn silent() -> Bells {
-        Bells { sync: Box::new(|| {}), keep: Box::new(|| {}) }
+        Bells { sync: Box::new(|| {}), keep: Box::new(|| {}), progress: Box::new(|| {}) }
     }
 }
 
@@ -91,6 +95,8 @@ pub(super) struct Era {
     pub(super) number: u32,
     pub(super) start: u64,
     pub(super) lanes: u16,
+    /// Bytes of a new chunk.
+    pub(super) chunk_bytes: usize,
 }
 
 /// The log. Shared by all who append.
@@ -104,6 +110,8 @@ pub struct Wal<F: LogFile> {
     is_full: AtomicBool,
     full_reason: Mutex<String>,
     pub(super) waiting_bytes: AtomicU64,
+    /// Of these, the bytes of one record that is larger than a chunk.
+    uncounted_bytes: AtomicU64,
     /// Held during a round; `Err` once a sync has failed, for ever.
     rounds: Mutex<Result<(), DiskError>>,
     syncs_total: AtomicU64,
@@ -127,6 +135,7 @@ impl<F: LogFile> Wal<F> {
             is_full: AtomicBool::new(false),
             full_reason: Mutex::default(),
             waiting_bytes: AtomicU64::new(0),
+            uncounted_bytes: AtomicU64::new(0),
             rounds: Mutex::new(Ok(())),
             syncs_total: AtomicU64::new(0),
             rounds_total: AtomicU64::new(0),
@@ -134,8 +143,9 @@ impl<F: LogFile> Wal<F> {
     }
 
     /// Appends the ops of one lock hold; called under the slot's lock, so that its records lie in
-    /// order. Never fails, never waits for the disk; the caller has looked at `is_full` before it
-    /// executed the write.
+    /// order. Never fails, never waits for the disk. Before it executes a write the caller looks at
+    /// `is_full`, and refuses what would make a group of more than `MAX_PAYLOAD_BYTES`: afterwards
+    /// it is too late, and asserted. (A kind of record is kept for larger groups, see `record`.)
     #[inline]
     pub fn append(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
         self.append_entry(Entry { kind: Kind::OpGroup, slot, epoch, index }, group)
@@ -147,10 +157,12 @@ impl<F: LogFile> Wal<F> {
         assert!(payload.len() <= MAX_PAYLOAD_BYTES, "a record of {} bytes", payload.len());
         let record = Summed { entry, payload, payload_sum: crc32c::crc32c(payload) };
         let lane = self.lane_of(entry.slot);
+        // It will wait: a copy of this size is not made under the lane's lock.
+        let copy = self.is_large(payload.len()).then(|| Arc::from(payload));
         let mut state = self.lanes[usize::from(lane)].state.lock();
         let synced = self.synced(lane);
         if !state.try_put(&record, synced) {
-            self.append_slowly(lane, &mut state, &record);
+            self.append_slowly(lane, &mut state, &record, copy);
         }
         let at = state.tail;
         // Read under the lane's lock, see `doze`.
@@ -236,6 +248,9 @@ impl<F: LogFile> Wal<F> {
         // The one lock held over IO: it is the turn to sync, nothing else is behind it.
         let mut turn = self.rounds.lock();
         turn.clone()?;
+        // If it panics it has taken what it did not sync: that is a round that failed.
+        let (file, reason) = ("the write-ahead log".to_owned(), "a sync panicked".to_owned());
+        *turn = Err(DiskError { doing: Doing::Sync, file, reason });
         let mut files = Vec::new();
         let take = |lane: &Lane<F>| lane.state.lock().take_unsynced(&mut files);
         let written: Vec<u64> = self.lanes.iter().map(take).collect();
@@ -248,16 +263,35 @@ impl<F: LogFile> Wal<F> {
             }
         }
         let mut round = Round { files: files.len(), bytes: 0 };
+        // Counted before it is told: the figures never show its outcome without it.
+        self.syncs_total.fetch_add(round.files as u64, Relaxed);
+        self.rounds_total.fetch_add(u64::from(round.files > 0), Relaxed);
         for (lane, written) in self.lanes.iter().zip(written) {
             round.bytes += written - lane.synced.swap(written, AcqRel);
         }
-        self.syncs_total.fetch_add(round.files as u64, Relaxed);
-        self.rounds_total.fetch_add(u64::from(round.files > 0), Relaxed);
+        *turn = Ok(());
+        drop(turn);
+        if round.bytes > 0 {
+            self.tell_progress();
+        }
         Ok(round)
     }
 
-    /// Who syncs wants to sleep: false if there is something to sync. After true the next append
-    /// rings the bell.
+    /// The keeper met what a failed sync is: nothing is synced any more.
+    pub(super) fn poison(&self, error: &DiskError) {
+        let mut turn = self.rounds.lock();
+        if turn.is_ok() {
+            *turn = Err(error.clone());
+        }
+    }
+
+    /// Not to be called under a lock: who is told may ask.
+    pub(super) fn tell_progress(&self) {
+        (self.bells.progress)();
+    }
+
+    /// Who syncs wants to sleep: false if there is something to sync. After true the next append,
+    /// and the next record that has waited and is written, rings the bell.
     pub fn doze(&self) -> bool {
         // An append that takes a lane's lock after this has looked at the lane sees the flag; one
         // that took it before is seen here.
@@ -275,7 +309,13 @@ impl<F: LogFile> Wal<F> {
     }
 
     #[cold]
-    fn append_slowly(&self, lane: u16, state: &mut LaneState<F>, record: &Summed<'_>) {
+    fn append_slowly(
+        &self,
+        lane: u16,
+        state: &mut LaneState<F>,
+        record: &Summed<'_>,
+        copy: Option<Arc<[u8]>>,
+    ) {
         let bytes = record_bytes(record.payload.len()) as u64;
         if state.waiting.is_empty() && self.turn(lane, state, Some(record.payload.len())) {
             let is_put = state.try_put(record, self.synced(lane));
@@ -286,9 +326,15 @@ impl<F: LogFile> Wal<F> {
             self.lanes[usize::from(lane)].waits_from.store(state.written, Release);
         }
         let Summed { entry, payload, payload_sum } = *record;
-        state.waiting.push_back(Waiting { entry, payload: payload.into(), payload_sum });
+        // One value may be larger than the limit and waits for its file on a sound disk, too.
+        let is_uncounted = copy.is_some() && {
+            self.uncounted_bytes.compare_exchange(0, bytes, Relaxed, Relaxed).is_ok()
+        };
+        let payload = copy.unwrap_or_else(|| payload.into());
+        state.waiting.push_back(Waiting { entry, payload, payload_sum, is_uncounted });
         state.tail += bytes;
-        let waiting = self.waiting_bytes.fetch_add(bytes, Relaxed) + bytes;
+        self.waiting_bytes.fetch_add(bytes, Relaxed);
+        let waiting = self.counted_bytes();
         if waiting > MAX_WAITING_BYTES {
             self.refuse(format!("{waiting} bytes wait for the disk, which is slower than writes"));
         }
@@ -325,7 +371,7 @@ impl<F: LogFile> Wal<F> {
         previous: Option<Held>,
         (file, chunk): (u64, u32),
     ) -> ChunkHead {
-        let Era { ids, run, number, start, lanes } = self.era;
+        let Era { ids, run, number, start, lanes, .. } = self.era;
         ChunkHead {
             store: ids.store,
             file,
@@ -360,9 +406,32 @@ impl<F: LogFile> Wal<F> {
         self.is_full.store(false, Relaxed);
     }
 
-    /// All that waited up to here is written; `None`: nothing waits any more.
-    pub(super) fn drained(&self, lane: u16, upto: Option<u64>) {
-        self.lanes[usize::from(lane)].waits_from.store(upto.unwrap_or(u64::MAX), Release);
+    /// The first record that waited in a lane is written. Called under the lane's lock; when it is
+    /// free again `tell_progress` is due.
+    pub(super) fn drained(&self, lane: u16, state: &LaneState<F>, first: &Waiting) {
+        let bytes = record_bytes(first.payload.len()) as u64;
+        self.waiting_bytes.fetch_sub(bytes, Relaxed);
+        if first.is_uncounted {
+            self.uncounted_bytes.store(0, Relaxed);
+        }
+        let upto = if state.waiting.is_empty() { u64::MAX } else { state.written };
+        self.lanes[usize::from(lane)].waits_from.store(upto, Release);
+        // As an append does, see `doze`.
+        if self.sync_sleeps.swap(false, Relaxed) {
+            (self.bells.sync)();
+        }
+    }
+
+    /// Bytes that wait, as the limit counts them.
+    pub(super) fn counted_bytes(&self) -> u64 {
+        let uncounted = self.uncounted_bytes.load(Relaxed);
+        self.waiting_bytes.load(Relaxed).saturating_sub(uncounted)
+    }
+
+    /// Does a record with so much payload need a file of its own?
+    #[inline]
+    pub(super) fn is_large(&self, payload: usize) -> bool {
+        record_bytes(payload) > self.era.chunk_bytes - CHUNK_HEADER_BYTES
     }
 
     pub(super) fn add_chunks(&self, chunks: impl Iterator<Item = FreeChunk<F>>) {

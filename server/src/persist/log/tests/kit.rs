@@ -64,6 +64,15 @@ impl Opened {
 }
 
 pub(super) fn open(disk: &SimDisk, trust: Trust, options: Options) -> Result<Opened, LogError> {
+    open_with(disk, trust, options, Bells::silent())
+}
+
+pub(super) fn open_with(
+    disk: &SimDisk,
+    trust: Trust,
+    options: Options,
+    bells: Bells,
+) -> Result<Opened, LogError> {
     let recovery = Recovery::find(disk.clone(), ids(1), trust)?;
     let (mut found, mut torn, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let progress = AtomicU64::new(0);
@@ -81,7 +90,7 @@ pub(super) fn open(disk: &SimDisk, trust: Trust, options: Options) -> Result<Ope
             ends.push(end);
         }
     }
-    let keeper = recovery.open(ends, options, Bells::silent())?;
+    let keeper = recovery.open(ends, options, bells)?;
     Ok(Opened { keeper, found, torn })
 }
 

@@ -82,6 +82,38 @@ fn a_distance_that_did_not_fit_proves_nothing() {
     assert_eq!(super::super::record::Header::at(&chunk, 112, 8), None);
 }
 
+/// Makes the checksum of a record's header fit its bytes.
+fn resum(record: &mut [u8], seed: u32, at: usize) {
+    record[..4].copy_from_slice(&(at as u32).to_le_bytes());
+    let sum = crc32c::crc32c_append(seed, &record[..RECORD_HEADER_BYTES]);
+    record[..4].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn what_no_version_writes_is_no_header() {
+    let good = super::super::record::header(&entry(0, 1), 0, 0, 0, 7, 112);
+    for (at, bytes, holds) in [(34, 1, true), (34, 0, false), (35, 1, false), (33, 0x40, false)] {
+        let mut chunk = vec![0; 512];
+        chunk[112..148].copy_from_slice(&good);
+        chunk[112 + at] = bytes;
+        resum(&mut chunk[112..148], 7, 112);
+        let header = super::super::record::Header::at(&chunk, 112, 7);
+        assert_eq!(header.is_some(), holds, "byte {at} is {bytes}");
+    }
+}
+
+#[test]
+fn part_of_a_group_is_left_to_the_version_that_writes_it() {
+    let disk = ten();
+    let mut bytes = disk.bytes(FIRST).expect("it is there");
+    let seed = crc32c::crc32c(&bytes[CHUNK..RECORD - 4]);
+    bytes[RECORD + 34] = 10;
+    resum(&mut bytes[RECORD..], seed, CHUNK_HEADER_BYTES);
+    disk.put(FIRST, &bytes);
+    let error = refused(&disk, Trust::PowerLost);
+    assert!(error.contains("part of a group, which a newer version"), "{error}");
+}
+
 #[test]
 fn files_of_others_and_of_the_future_are_refused() {
     let disk = ten();
@@ -134,6 +166,37 @@ fn a_chunk_whose_header_rotted_is_damage() {
 }
 
 #[test]
+fn a_torn_header_that_a_start_accepted_is_no_damage_to_the_next() {
+    let (disk, log) = fresh(1);
+    log.append(0, 1, 100);
+    disk.flip(FIRST, CHUNK + 40, 1);
+    let disk = disk.restart();
+    let log = open(&disk, Trust::PowerLost, options(LANES, 2)).expect("nothing was synced");
+    assert_eq!(log.found, []);
+    drop(log);
+    let log = open(&disk.restart(), Trust::ProcessDied, options(LANES, 3));
+    assert_eq!(log.map(|log| log.found).expect("opens"), []);
+}
+
+#[test]
+fn no_file_goes_while_no_chunk_says_where_the_lanes_are() {
+    let disk = ten().restart();
+    // A new era, and no free chunk of the new size.
+    let sizes = Sizes { chunk_bytes: 2048, ..SMALL };
+    let two = |run| Options { lanes: 2, sizes, run };
+    let mut log = open(&disk, Trust::ProcessDied, two(2)).expect("opens");
+    let start = log.wal().era_start();
+    assert_eq!((start, log.keeper.drop_before(&[start; 2])), (1360, Ok(0)));
+    drop(log);
+    let mut log = open(&disk.restart(), Trust::ProcessDied, two(3)).expect("opens");
+    assert_eq!(log.wal().tail(0), start);
+    // With a chunk of this era they go.
+    log.keeper.tend().expect("tends");
+    assert!(log.keeper.drop_before(&[start; 2]).expect("drops") > 0);
+    assert_eq!(log.wal().tail(0), start);
+}
+
+#[test]
 fn a_full_disk_is_told_before_anything_waits_and_recovers_by_itself() {
     let (disk, mut log) = fresh(1);
     disk.set_room(Some(0));
@@ -168,6 +231,17 @@ fn a_failed_sync_is_never_tried_again() {
     let syncs = disk.syncs();
     assert_eq!(log.wal().sync_round(), Err(error));
     assert_eq!((disk.syncs(), log.wal().synced(0)), (syncs, 0));
+}
+
+#[test]
+fn a_sync_that_fails_under_the_keeper_is_the_end_for_who_syncs() {
+    let (disk, mut log) = fresh(1);
+    log.append(0, 1, 10);
+    disk.fail_syncs();
+    log.append(1, 2, 2000);
+    let error = log.keeper.tend().expect_err("its file is not synced");
+    let syncs = disk.syncs();
+    assert_eq!((log.wal().sync_round(), disk.syncs()), (Err(error), syncs));
 }
 
 #[test]
