@@ -170,11 +170,14 @@ fn a_cluster_restored_from_backups_is_recovered() {
         (0..3).all(|node| status(node).is_ok_and(|said| said.text().is_some()))
     };
     fleet.wait_for(DEADLINE, "all answer", knows).expect("they answer");
-    // Longer than any election.
-    std::thread::sleep(Duration::from_secs(4));
-    for node in 0..3 {
-        let status = json(&fleet, node, &["SLOTD", "STATUS"]);
-        assert_eq!(status["has_quorum"], serde_json::Value::Bool(false), "{status}");
+    // Longer than any election: at no look does anybody have a majority.
+    let until = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < until {
+        for node in 0..3 {
+            let status = json(&fleet, node, &["SLOTD", "STATUS"]);
+            assert_eq!(status["has_quorum"], serde_json::Value::Bool(false), "{status}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
     let version = |node| json(&fleet, node, &["SLOTD", "STATUS"])["table_version"].as_u64();
     let newest = (0..3).max_by_key(|node| version(*node)).expect("three");
