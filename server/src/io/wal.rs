@@ -7,10 +7,13 @@
 
 mod bell;
 mod folder;
+mod journal;
 mod map;
+mod removal;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,15 +23,18 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use bell::Bell;
+use bell::{Bell, News};
 pub use folder::Folder;
+pub use journal::NodeJournal;
 pub use map::{MappedFile, MappedPiece};
+pub use removal::remove_all;
 
 use crate::io::clock;
 use crate::persist::log::{
     Bells, DiskError, Doing, Figures, Found, Ids, Keeper, Kept, LaneEnd, LogError, Options,
     Recovery, Trust, Wal,
 };
+pub use crate::persist::log::{LogFlags, Policy};
 
 /// How long a full disk is left alone before the next try: soon after an operator made room.
 const ROOM_RETRY: Duration = Duration::from_secs(1);
@@ -39,17 +45,8 @@ const NAP: Duration = Duration::from_secs(60);
 /// Bytes that may be unsynced before a round is forced, whatever the policy: a sync of the table's
 /// log on the same disk waits for them, a few hundredths of a second.
 const MAX_UNSYNCED_BYTES: u64 = 16 * 1024 * 1024;
-
-/// When appends are synced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Policy {
-    /// As soon as there is something, all that has come meanwhile together.
-    Always,
-    /// Once a second.
-    EverySec,
-    /// When the kernel likes, or `MAX_UNSYNCED_BYTES` have come together.
-    No,
-}
+/// How often `sync_now` waits a `ROOM_RETRY` for records that a full disk keeps in memory.
+const ROOM_TRIES: u32 = 5;
 
 /// Whom the threads of the log tell.
 pub struct Hooks {
@@ -81,6 +78,7 @@ pub type NodeWal = Wal<MappedFile>;
 /// # Errors
 /// See `Recovery::find`.
 pub fn find(folder: &Path, ids: Ids, trust: Trust) -> Result<Recovery<Folder>, LogError> {
+    removal::finish(folder)?;
     Recovery::find(Folder::open(folder)?, ids, trust)
 }
 
@@ -138,21 +136,27 @@ pub fn start(
     let (sync, keep) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
     let (sync_bell, keep_bell) = (Arc::clone(&sync), Arc::clone(&keep));
     let Hooks { on_progress, on_fatal } = hooks;
+    let news = Arc::new(News::default());
+    let told = Arc::clone(&news);
     let bells = Bells {
         sync: Box::new(move || sync_bell.ring()),
         keep: Box::new(move || keep_bell.ring()),
-        progress: on_progress,
+        progress: Box::new(move || {
+            told.tell();
+            on_progress();
+        }),
     };
     let mut keeper = recovery.open(ends, options, bells)?;
     let found_bytes = keeper.wal().figures().appended_bytes;
     let kept = keeper.tend()?;
+    keeper.wal().flags().set_policy(policy);
     let shared = Arc::new(Shared {
         wal: Arc::clone(keeper.wal()),
         on_fatal,
         has_failed: AtomicBool::new(false),
         sync,
         keep,
-        policy: Mutex::new(policy),
+        news,
         floors: Mutex::new(None),
         keep_ends: AtomicBool::new(false),
         sync_ends: AtomicBool::new(false),
@@ -179,6 +183,26 @@ fn begin(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHand
     thread::Builder::new().name(name.into()).spawn(run)
 }
 
+/// Why `sync_now` cannot say that all is safe.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotSynced {
+    /// Records wait in memory and the disk has no room for them: the reason.
+    NoRoom(String),
+    /// A sync failed: the node ends.
+    Failed(DiskError),
+}
+
+impl fmt::Display for NotSynced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotSynced::NoRoom(reason) => write!(f, "the write-ahead log has no room: {reason}"),
+            NotSynced::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotSynced {}
+
 /// A log whose threads run; they end, after a last sync, when this is dropped.
 pub struct RunningWal {
     shared: Arc<Shared>,
@@ -191,10 +215,52 @@ impl RunningWal {
         &self.shared.wal
     }
 
-    /// Syncs by another policy from now on.
+    /// By which policy the log syncs; the same as `LogFlags::policy`.
+    pub fn policy(&self) -> Policy {
+        self.shared.wal.flags().policy()
+    }
+
+    /// Syncs by another policy from now on, and makes one round at once, whatever it is.
+    ///
+    /// Whoever waits for a sync because it read the old policy after its append waits no longer
+    /// than for that round, and the one under way: the round takes each lane after the policy has
+    /// changed, so an append that it does not reach came later and reads the new one. Before a
+    /// weaker policy takes its place the caller has noted on the disk that it is used.
     pub fn switch(&self, policy: Policy) {
-        *self.shared.policy.lock() = policy;
+        self.shared.wal.flags().set_policy(policy);
+        self.shared.is_forced.fetch_or(true, AcqRel);
         self.shared.sync.ring();
+    }
+
+    /// Returns when all that is appended by now is synced. Not for a thread that serves.
+    ///
+    /// # Errors
+    /// A sync that failed, `on_fatal` has been called then; a disk without room for records that
+    /// wait in memory.
+    pub fn sync_now(&self) -> Result<(), NotSynced> {
+        let (shared, wal) = (&self.shared, &self.shared.wal);
+        let round = wal.rounds_begun() + 1;
+        let mut tries = 0;
+        loop {
+            let seen = shared.news.seen();
+            shared.round().map_err(|error| {
+                shared.end(&error);
+                NotSynced::Failed(error)
+            })?;
+            if wal.rounds_done() >= round {
+                return Ok(());
+            }
+            // The keeper says when it has written some of what waits.
+            tries = if shared.news.wait(seen, ROOM_RETRY) { 0 } else { tries + 1 };
+            if tries == ROOM_TRIES {
+                return Err(NotSynced::NoRoom(wal.full_reason()));
+            }
+        }
+    }
+
+    /// Bytes appended since the last `mark`, or since the start.
+    pub fn bytes_since_mark(&self) -> u64 {
+        self.figures().since_mark_bytes
     }
 
     /// Lets files go that nothing needs, soon; see `Keeper::drop_before`.
@@ -240,11 +306,12 @@ struct Shared {
     has_failed: AtomicBool,
     sync: Arc<Bell>,
     keep: Arc<Bell>,
-    policy: Mutex<Policy>,
+    news: Arc<News>,
     floors: Mutex<Option<Vec<u64>>>,
     keep_ends: AtomicBool,
     sync_ends: AtomicBool,
-    /// Too much is unsynced.
+    /// A round is due: too much is unsynced, or the policy has changed. Set and taken by
+    /// read-modify-writes only, so that the round sees what came before any of the sets.
     is_forced: AtomicBool,
     mark: AtomicU64,
     last_sync_ns: AtomicU64,
@@ -265,15 +332,19 @@ impl Shared {
         let ended = thread();
         std::mem::forget(watch);
         if let Err(error) = ended {
-            self.fatal(format!("{error}: nobody knows what is on the disk, the node ends"));
+            self.end(&error);
         }
+    }
+
+    fn end(&self, error: &DiskError) {
+        self.fatal(format!("{error}: nobody knows what is on the disk, the node ends"));
     }
 
     /// The thread that syncs.
     fn sync_on(&self) -> Result<(), DiskError> {
         let mut last_ns = clock::now().mono_ns;
         loop {
-            let policy = *self.policy.lock();
+            let policy = self.wal.flags().policy();
             match policy {
                 Policy::Always if !self.wal.doze() => {}
                 Policy::Always => self.sync.wait(NAP),
@@ -288,13 +359,13 @@ impl Shared {
             let is_due = match policy {
                 Policy::Always => true,
                 Policy::EverySec => now_ns - last_ns >= SECOND.as_nanos() as u64,
-                Policy::No => false,
+                Policy::No => self.wal.is_round_wanted(),
             };
             // Read before the round: whoever set it has written all there was.
             let ends = self.sync_ends.load(Acquire);
-            if is_due || ends || self.is_forced.swap(false, Relaxed) {
+            if is_due || ends || self.is_forced.swap(false, AcqRel) {
                 last_ns = now_ns;
-                self.round(now_ns)?;
+                self.round()?;
             }
             if ends {
                 return Ok(());
@@ -302,7 +373,8 @@ impl Shared {
         }
     }
 
-    fn round(&self, began_ns: u64) -> Result<(), DiskError> {
+    fn round(&self) -> Result<(), DiskError> {
+        let began_ns = clock::now().mono_ns;
         let round = self.wal.sync_round()?;
         if round.files > 0 {
             let took = clock::now().mono_ns - began_ns;
@@ -319,7 +391,7 @@ impl Shared {
             let ends = self.keep_ends.load(Acquire);
             kept = self.keep_once(&mut keeper)?;
             if self.wal.figures().unsynced_bytes > MAX_UNSYNCED_BYTES {
-                self.is_forced.store(true, Relaxed);
+                self.is_forced.fetch_or(true, AcqRel);
                 self.sync.ring();
             }
             if ends {

@@ -34,6 +34,9 @@ pub trait Journal: Send + Sync {
     /// not wait and must not take a room's lock. Returns the place after the group, in the lane
     /// that `lane` names.
     fn append(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position;
+    /// As `append`, of the group with which a slot lets its keys go: a later life of the slot on
+    /// this node is not joined to what came before.
+    fn leave(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position;
     /// The lane of a slot.
     fn lane(&self, slot: SlotId) -> u16;
 }

@@ -6,12 +6,11 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
-use std::time::Instant;
 
 use slots::{Epoch, NodeId, OpIndex, SlotId, StoreId};
 
 use super::*;
-use crate::persist::log::{Position, Sizes};
+use crate::persist::log::{Kind, Position, Sizes};
 
 /// A folder that goes with its test.
 struct Temporary(PathBuf);
@@ -119,6 +118,94 @@ fn always_syncs_what_was_appended_by_itself() {
 }
 
 #[test]
+fn whoever_waits_for_a_sync_waits_no_longer_than_a_switch() {
+    let folder = Temporary::new();
+    let (running, _) = open(&folder, Policy::No);
+    for n in 0..20 {
+        let position = running.wal().append(slot(n), Epoch(1), OpIndex(n), b"x");
+        assert_eq!(running.policy(), Policy::No);
+        // To the policy that makes no rounds: one comes all the same.
+        running.switch(Policy::No);
+        wait_until("the round of a switch", || is_synced(&running, position));
+    }
+}
+
+#[test]
+fn every_policy_makes_the_round_that_is_asked_for() {
+    let folder = Temporary::new();
+    let (running, _) = open(&folder, Policy::Always);
+    let wal = running.wal();
+    for policy in [Policy::Always, Policy::No, Policy::EverySec] {
+        running.switch(policy);
+        let position = wal.append(slot(1), Epoch(1), OpIndex(1), b"x");
+        for _ in 0..2 {
+            // The second finds nothing to sync.
+            let round = wal.round_to_wait_for();
+            wait_until("the round", || wal.rounds_done() >= round);
+            assert!(is_synced(&running, position));
+        }
+    }
+}
+
+#[test]
+fn sync_now_reaches_what_waits_in_memory() {
+    let folder = Temporary::new();
+    let (running, _) = open(&folder, Policy::No);
+    for n in 0..20 {
+        let bytes = if n % 2 == 0 { 40_000 } else { 10 };
+        let position = running.wal().append(slot(1), Epoch(1), OpIndex(n), &vec![7; bytes]);
+        running.sync_now().expect("syncs");
+        assert!(is_synced(&running, position), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_log_that_was_removed_does_not_come_back_in_parts() {
+    let folder = Temporary::new();
+    let (running, _) = open(&folder, Policy::Always);
+    running.wal().append(slot(1), Epoch(1), OpIndex(1), b"x");
+    drop(running);
+    let going = folder.0.with_extension("removed");
+    // The machine stopped within the removal: whatever is left of it is no log.
+    std::fs::rename(&folder.0, &going).expect("renames");
+    let found = find(&folder.0, ids(), Trust::PowerLost).expect("is found");
+    assert!(found.is_empty() && !going.exists());
+    drop(found);
+    let (running, _) = open(&folder, Policy::Always);
+    running.wal().append(slot(1), Epoch(1), OpIndex(1), b"x");
+    drop(running);
+    std::fs::create_dir(&going).expect("is made");
+    remove_all(&folder.0).expect("removes");
+    remove_all(&folder.0).expect("there is nothing to remove");
+    assert!(!folder.0.exists() && !going.exists());
+}
+
+#[test]
+fn rooms_append_groups_and_what_they_leave() {
+    use crate::slot::Journal;
+    let folder = Temporary::new();
+    let (running, _) = open(&folder, Policy::No);
+    let journal = NodeJournal(Arc::clone(running.wal()));
+    let group = journal.append(slot(9), Epoch(1), OpIndex(1), b"group");
+    let left = journal.leave(slot(9), Epoch(2), OpIndex(2), b"flush");
+    assert_eq!((group.lane, journal.lane(slot(9))), (left.lane, left.lane));
+    assert!(0 < group.at && group.at < left.at);
+    assert!(running.wal().is_written(NodeJournal::of_log(left)));
+    drop((running, journal));
+    let recovery = find(&folder.0, ids(), Trust::ProcessDied).expect("is found");
+    let found = Mutex::new(Vec::new());
+    let visit = |record: Found<'_>| {
+        let Found { entry, payload, .. } = record;
+        found.lock().push((entry.kind, entry.epoch.0, entry.index.0, payload.to_vec()));
+        Ok(())
+    };
+    replay(&recovery, 1, &AtomicU64::new(0), &visit).expect("replays");
+    let expected =
+        [(Kind::OpGroup, 1, 1, b"group".to_vec()), (Kind::Drop, 2, 2, b"flush".to_vec())];
+    assert_eq!(found.into_inner(), expected);
+}
+
+#[test]
 fn always_syncs_a_record_of_its_own_file_by_itself() {
     let folder = Temporary::new();
     let (running, _) = open(&folder, Policy::Always);
@@ -212,70 +299,4 @@ fn lanes_change_their_number_between_two_starts() {
             told.push(index);
         }
     }
-}
-
-/// Prints what an append costs, alone and with two threads, and how many syncs `always` needs.
-/// Run it with `--release -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement, not a test"]
-fn bench() {
-    const COUNT: u64 = 3_000_000;
-    let folder = Temporary::new();
-    let sizes = Sizes::default();
-    let (running, _) = open_sized(&folder, sizes, 16, Policy::No);
-    let wal = running.wal();
-    let payload = [7; 72];
-    let append = |from: u64, count: u64| {
-        #[allow(clippy::disallowed_methods, reason = "a measurement")]
-        let began = Instant::now();
-        let mut x = from;
-        for n in 0..count {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            wal.append(slot(x >> 48), Epoch(1), OpIndex(n), &payload);
-        }
-        began.elapsed().as_nanos() as f64 / count as f64
-    };
-    let floors = || {
-        wal.sync_round().expect("syncs");
-        running.drop_before((0..16).map(|lane| wal.synced(lane)).collect());
-        std::thread::yield_now();
-    };
-    for _ in 0..3 {
-        let alone = append(1, COUNT);
-        floors();
-        let both = thread::scope(|scope| {
-            let other = scope.spawn(|| append(2, COUNT));
-            let one = append(3, COUNT);
-            one.max(other.join().expect("ends"))
-        });
-        floors();
-        println!("108 B: {alone:.1} ns alone, {:.1} with two, x{:.2}", both, 2.0 * alone / both);
-    }
-    let figures = running.figures();
-    println!("{figures:?}");
-    drop(running);
-    always_of_fifty();
-}
-
-fn always_of_fifty() {
-    const CLIENTS: u64 = 50;
-    let folder = Temporary::new();
-    let (running, _) = open_sized(&folder, Sizes::default(), 16, Policy::Always);
-    let wal = running.wal();
-    let mut waits: Vec<Position> = Vec::new();
-    let mut done = 0;
-    #[allow(clippy::disallowed_methods, reason = "a measurement")]
-    let began = Instant::now();
-    while done < 20_000 {
-        // Each client that has its answer writes again.
-        waits.retain(|position| wal.synced(position.lane) < position.at);
-        while (waits.len() as u64) < CLIENTS {
-            done += 1;
-            waits.push(wal.append(slot(done * 7919), Epoch(1), OpIndex(done), &[7; 72]));
-        }
-        std::thread::yield_now();
-    }
-    let syncs = running.figures().log.syncs_total as f64;
-    let per_second = done as f64 / began.elapsed().as_secs_f64();
-    println!("always: {:.1} syncs per 1,000 writes, {per_second:.0}/s", syncs * 1e3 / done as f64);
 }

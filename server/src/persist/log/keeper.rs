@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::disk::{LogFile, Piece, WalDisk};
 use super::error::{DiskError, Doing};
@@ -98,7 +97,7 @@ impl<D: WalDisk> Keeper<D> {
             return Ok(Kept::Done);
         };
         self.wal.note_reason(error.to_string());
-        if self.wal.waiting_bytes.load(Relaxed) > 0 || self.wal.pool.lock().is_short() {
+        if self.wal.flags.waits() || self.wal.pool.lock().is_short() {
             self.wal.set_full();
         }
         Ok(Kept::Retry)

@@ -11,6 +11,7 @@
 
 mod disk;
 mod error;
+mod flags;
 mod format;
 mod keeper;
 mod lane;
@@ -19,6 +20,7 @@ mod pool;
 mod record;
 mod recover;
 mod replay;
+mod round;
 pub mod sim;
 mod wal;
 
@@ -27,10 +29,12 @@ mod tests;
 
 pub use disk::{LogFile, Piece, WalDisk};
 pub use error::{Damage, DiskError, Doing, LogError};
+pub use flags::{LogFlags, Policy};
 pub use format::{CHUNK_HEADER_BYTES, FILE_HEADER_BYTES, FORMAT, Ids};
 pub use keeper::{Keeper, Kept, Sizes};
 pub use open::Options;
 pub use record::{Entry, Kind, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES};
 pub use recover::{Recovery, Trust};
 pub use replay::{Found, LaneEnd, Torn};
-pub use wal::{Bells, Figures, MAX_LANES, MAX_WAITING_BYTES, Position, Round, Wal};
+pub use round::Round;
+pub use wal::{Bells, Figures, MAX_LANES, MAX_WAITING_BYTES, Position, Wal};

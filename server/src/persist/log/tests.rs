@@ -5,4 +5,5 @@
 mod crashes;
 mod kit;
 mod room;
+mod rounds;
 mod situations;

@@ -4,23 +4,24 @@
 //!   append --> lane of the slot --> open chunk            (the map: no syscall)
 //!                  |  full: the next free chunk of the pool
 //!                  +--> waits in memory --> Keeper        (no chunk, or a record of its own file)
-//!   sync_round: what is written now, every file with unsynced bytes once, then told
 //! ```
-//! Not the making and dropping of files (`keeper`), not the threads (`io/wal`).
-//! Invariant: `synced` of a lane is told only after a sync that began after the copy returned.
+//! Not the rounds of syncs (`round`), the making and dropping of files (`keeper`), the threads
+//! (`io/wal`). Invariant: no append waits for the disk; a record waits in memory only while
+//! `flags` says that some do, and `is_written` that it does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use parking_lot::Mutex;
 use slots::{Epoch, OpIndex, SlotId};
 
 use super::disk::LogFile;
-use super::error::{DiskError, Doing};
+use super::flags::LogFlags;
 use super::format::{CHUNK_HEADER_BYTES, ChunkHead, Ids};
 use super::lane::{LaneState, Open, Summed, Waiting};
 use super::pool::{FreeChunk, Held, Pool};
 use super::record::{Entry, Kind, MAX_PAYLOAD_BYTES, record_bytes};
+use super::round::Rounds;
 
 /// Lanes at most: the chunks of one era are found lane by lane.
 pub const MAX_LANES: u16 = 1024;
@@ -55,15 +56,6 @@ impl Bells {
     }
 }
 
-/// What a round did.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Round {
-    /// Files that were synced.
-    pub files: usize,
-    /// Bytes of records that became safe.
-    pub bytes: u64,
-}
-
 /// Figures of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Figures {
@@ -82,7 +74,7 @@ pub struct Figures {
 #[repr(align(128))]
 pub(super) struct Lane<F: LogFile> {
     pub(super) state: Mutex<LaneState<F>>,
-    synced: AtomicU64,
+    pub(super) synced: AtomicU64,
     /// Records that end beyond this are still waiting; `u64::MAX`: none is.
     waits_from: AtomicU64,
 }
@@ -102,20 +94,14 @@ pub(super) struct Era {
 /// The log. Shared by all who append.
 pub struct Wal<F: LogFile> {
     pub(super) lanes: Box<[Lane<F>]>,
-    pub(super) pool: Mutex<Pool<F>>,
     pub(super) era: Era,
-    bells: Bells,
-    /// Who syncs sleeps and wants to be woken by the next append.
-    sync_sleeps: AtomicBool,
-    is_full: AtomicBool,
+    pub(super) bells: Bells,
+    pub(super) flags: Arc<LogFlags>,
+    pub(super) rounds: Rounds,
+    pub(super) pool: Mutex<Pool<F>>,
     full_reason: Mutex<String>,
-    pub(super) waiting_bytes: AtomicU64,
-    /// Of these, the bytes of one record that is larger than a chunk.
+    /// Of the bytes that wait, those of one record that is larger than a chunk.
     uncounted_bytes: AtomicU64,
-    /// Held during a round; `Err` once a sync has failed, for ever.
-    rounds: Mutex<Result<(), DiskError>>,
-    syncs_total: AtomicU64,
-    rounds_total: AtomicU64,
 }
 
 impl<F: LogFile> Wal<F> {
@@ -128,17 +114,13 @@ impl<F: LogFile> Wal<F> {
         };
         Wal {
             lanes: lanes.into_iter().map(lane).collect(),
-            pool: Mutex::new(pool),
             era,
             bells,
-            sync_sleeps: AtomicBool::new(false),
-            is_full: AtomicBool::new(false),
+            flags: Arc::default(),
+            rounds: Rounds::new(),
+            pool: Mutex::new(pool),
             full_reason: Mutex::default(),
-            waiting_bytes: AtomicU64::new(0),
             uncounted_bytes: AtomicU64::new(0),
-            rounds: Mutex::new(Ok(())),
-            syncs_total: AtomicU64::new(0),
-            rounds_total: AtomicU64::new(0),
         }
     }
 
@@ -166,9 +148,9 @@ impl<F: LogFile> Wal<F> {
         }
         let at = state.tail;
         // Read under the lane's lock, see `doze`.
-        let wakes = self.sync_sleeps.load(Relaxed);
+        let wakes = self.rounds.sync_sleeps();
         drop(state);
-        if wakes && self.sync_sleeps.swap(false, Relaxed) {
+        if wakes && self.rounds.wake() {
             (self.bells.sync)();
         }
         Position { lane, at }
@@ -185,10 +167,15 @@ impl<F: LogFile> Wal<F> {
         self.era.lanes
     }
 
+    /// What every write and every reply asks, to be kept by who asks.
+    pub fn flags(&self) -> Arc<LogFlags> {
+        Arc::clone(&self.flags)
+    }
+
     /// Writes must be refused, with `full_reason`: there is no room for them.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.is_full.load(Relaxed)
+        self.flags.is_full()
     }
 
     /// Why there is no room: what was tried, the file, the system's reason.
@@ -226,9 +213,9 @@ impl<F: LogFile> Wal<F> {
     /// The figures of now.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures {
-            waiting_bytes: self.waiting_bytes.load(Relaxed),
-            syncs_total: self.syncs_total.load(Relaxed),
-            rounds_total: self.rounds_total.load(Relaxed),
+            waiting_bytes: self.flags.waiting_bytes(),
+            syncs_total: self.rounds.syncs_total(),
+            rounds_total: self.rounds.rounds_total(),
             ..Figures::default()
         };
         for lane in 0..self.era.lanes {
@@ -239,73 +226,9 @@ impl<F: LogFile> Wal<F> {
         figures
     }
 
-    /// Makes everything that is written now safe, with one sync for each file that has unsynced
-    /// bytes.
-    ///
-    /// # Errors
-    /// A sync that failed. It is not tried again: every later round says the same.
-    pub fn sync_round(&self) -> Result<Round, DiskError> {
-        // The one lock held over IO: it is the turn to sync, nothing else is behind it.
-        let mut turn = self.rounds.lock();
-        turn.clone()?;
-        // If it panics it has taken what it did not sync: that is a round that failed.
-        let (file, reason) = ("the write-ahead log".to_owned(), "a sync panicked".to_owned());
-        *turn = Err(DiskError { doing: Doing::Sync, file, reason });
-        let mut files = Vec::new();
-        let take = |lane: &Lane<F>| lane.state.lock().take_unsynced(&mut files);
-        let written: Vec<u64> = self.lanes.iter().map(take).collect();
-        files.sort_by_key(|file| file.number());
-        files.dedup_by_key(|file| file.number());
-        for file in &files {
-            if let Err(error) = file.sync() {
-                *turn = Err(error.clone());
-                return Err(error);
-            }
-        }
-        let mut round = Round { files: files.len(), bytes: 0 };
-        // Counted before it is told: the figures never show its outcome without it.
-        self.syncs_total.fetch_add(round.files as u64, Relaxed);
-        self.rounds_total.fetch_add(u64::from(round.files > 0), Relaxed);
-        for (lane, written) in self.lanes.iter().zip(written) {
-            round.bytes += written - lane.synced.swap(written, AcqRel);
-        }
-        *turn = Ok(());
-        drop(turn);
-        if round.bytes > 0 {
-            self.tell_progress();
-        }
-        Ok(round)
-    }
-
-    /// The keeper met what a failed sync is: nothing is synced any more.
-    pub(super) fn poison(&self, error: &DiskError) {
-        let mut turn = self.rounds.lock();
-        if turn.is_ok() {
-            *turn = Err(error.clone());
-        }
-    }
-
     /// Not to be called under a lock: who is told may ask.
     pub(super) fn tell_progress(&self) {
         (self.bells.progress)();
-    }
-
-    /// Who syncs wants to sleep: false if there is something to sync. After true the next append,
-    /// and the next record that has waited and is written, rings the bell.
-    pub fn doze(&self) -> bool {
-        // An append that takes a lane's lock after this has looked at the lane sees the flag; one
-        // that took it before is seen here.
-        self.sync_sleeps.store(true, Relaxed);
-        let is_idle = !self.lanes.iter().any(|lane| lane.state.lock().is_unsynced());
-        if !is_idle {
-            self.sync_sleeps.store(false, Relaxed);
-        }
-        is_idle
-    }
-
-    /// Appends from now on ring no bell for the one who syncs.
-    pub fn stay_awake(&self) {
-        self.sync_sleeps.store(false, Relaxed);
     }
 
     #[cold]
@@ -333,7 +256,7 @@ impl<F: LogFile> Wal<F> {
         let payload = copy.unwrap_or_else(|| payload.into());
         state.waiting.push_back(Waiting { entry, payload, payload_sum, is_uncounted });
         state.tail += bytes;
-        self.waiting_bytes.fetch_add(bytes, Relaxed);
+        self.flags.add_waiting(bytes);
         let waiting = self.counted_bytes();
         if waiting > MAX_WAITING_BYTES {
             self.refuse(format!("{waiting} bytes wait for the disk, which is slower than writes"));
@@ -395,7 +318,7 @@ impl<F: LogFile> Wal<F> {
     }
 
     pub(super) fn set_full(&self) {
-        self.is_full.store(true, Relaxed);
+        self.flags.set_full(true);
     }
 
     pub(super) fn note_reason(&self, reason: String) {
@@ -403,21 +326,22 @@ impl<F: LogFile> Wal<F> {
     }
 
     pub(super) fn accept(&self) {
-        self.is_full.store(false, Relaxed);
+        self.flags.set_full(false);
     }
 
     /// The first record that waited in a lane is written. Called under the lane's lock; when it is
     /// free again `tell_progress` is due.
     pub(super) fn drained(&self, lane: u16, state: &LaneState<F>, first: &Waiting) {
         let bytes = record_bytes(first.payload.len()) as u64;
-        self.waiting_bytes.fetch_sub(bytes, Relaxed);
+        let upto = if state.waiting.is_empty() { u64::MAX } else { state.written };
+        self.lanes[usize::from(lane)].waits_from.store(upto, Release);
+        // After that: see `LogFlags::waits`.
+        self.flags.take_waiting(bytes);
         if first.is_uncounted {
             self.uncounted_bytes.store(0, Relaxed);
         }
-        let upto = if state.waiting.is_empty() { u64::MAX } else { state.written };
-        self.lanes[usize::from(lane)].waits_from.store(upto, Release);
-        // As an append does, see `doze`.
-        if self.sync_sleeps.swap(false, Relaxed) {
+        // As an append does, see `doze`; and a round that is owed can be done now.
+        if self.rounds.wake() || self.is_round_wanted() {
             (self.bells.sync)();
         }
     }
@@ -425,7 +349,7 @@ impl<F: LogFile> Wal<F> {
     /// Bytes that wait, as the limit counts them.
     pub(super) fn counted_bytes(&self) -> u64 {
         let uncounted = self.uncounted_bytes.load(Relaxed);
-        self.waiting_bytes.load(Relaxed).saturating_sub(uncounted)
+        self.flags.waiting_bytes().saturating_sub(uncounted)
     }
 
     /// Does a record with so much payload need a file of its own?
