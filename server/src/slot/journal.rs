@@ -34,6 +34,9 @@ pub trait Journal: Send + Sync {
     /// not wait and must not take a room's lock. Returns the place after the group, in the lane
     /// that `lane` names.
     fn append(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position;
+    /// The node lets go of the slot's keys: `group`, which removes them all, ends this life of
+    /// the slot. As `append` in all else.
+    fn append_drop(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position;
     /// The lane of a slot.
     fn lane(&self, slot: SlotId) -> u16;
 }
