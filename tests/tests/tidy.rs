@@ -32,7 +32,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("stream", &["slot", "store"]),
     ("control", &["slot", "config", "metrics", "peer", "vital"]),
     ("peer", &["config", "metrics"]),
-    ("persist", &["config", "control::startup"]),
+    ("persist", &["config", "control::startup", "slot", "stream"]),
     ("command", &["control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("session", &["command", "control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("expiry", &["command", "slot", "store", "config", "metrics"]),

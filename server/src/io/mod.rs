@@ -1,6 +1,7 @@
 //! The edges: sockets, clocks, randomness, threads, signals. Everything else is pure and takes
 //! `now` and bytes; nothing but `node` and the binary uses this module.
 
+pub mod checkpoint;
 pub mod clock;
 pub mod conn;
 pub mod data_dir;
@@ -13,5 +14,6 @@ pub mod log;
 pub mod metrics;
 pub mod peer;
 pub mod raft_disk;
+pub mod recovery;
 pub mod signals;
 pub mod wal;

@@ -87,9 +87,9 @@ impl<'a> Hold<'a> {
     pub(super) fn close(&mut self) {
         self.report();
         self.room.publish_hint(&self.body);
-        let (rooms, room) = (self.rooms, self.room);
+        let (rooms, room, slot) = (self.rooms, self.room, self.slot);
         room.door.leave(&mut self.body, |body, ownership, epoch| {
-            rooms.meet(room, body, ownership, epoch);
+            rooms.meet(slot, room, body, (ownership, epoch));
         });
         if !self.garbage.is_empty() {
             self.take_out_garbage();

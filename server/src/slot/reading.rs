@@ -18,6 +18,7 @@ pub const READERS_PER_SLOT_MAX: u8 = 64;
 /// The lock hold of a slot that is being read.
 pub struct Reading<'a> {
     rooms: &'a Rooms,
+    slot: SlotId,
     room: &'a Room,
     body: MutexGuard<'a, Body>,
 }
@@ -29,9 +30,9 @@ impl Rooms {
         let mut body = room.door.enter();
         // A change that came before is met now: the content may be none any more.
         room.door.leave(&mut body, |body, ownership, epoch| {
-            self.meet(room, body, ownership, epoch);
+            self.meet(slot, room, body, (ownership, epoch));
         });
-        Reading { rooms: self, room, body }
+        Reading { rooms: self, slot, room, body }
     }
 }
 
@@ -72,9 +73,9 @@ impl Reading<'_> {
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        let (rooms, room) = (self.rooms, self.room);
+        let (rooms, slot, room) = (self.rooms, self.slot, self.room);
         room.door.leave(&mut self.body, |body, ownership, epoch| {
-            rooms.meet(room, body, ownership, epoch);
+            rooms.meet(slot, room, body, (ownership, epoch));
         });
     }
 }

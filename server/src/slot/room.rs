@@ -16,6 +16,7 @@ use crate::slot::admission::{Ownership, Refused};
 use crate::slot::door::Door;
 use crate::slot::journal::{EncodeOp, Journal, Recorder};
 use crate::slot::keys::Keys;
+use crate::slot::op::Op;
 use crate::slot::owned::Owned;
 use crate::slot::waiters::{Hall, Ticket, Waiting, Watch};
 use crate::store::limits::Limits;
@@ -268,7 +269,7 @@ impl Rooms {
     /// left, and the holder meets it when leaving; else `settle` does.
     pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
         let room = self.room(slot);
-        let meet = |body: &mut Body, ownership, epoch| self.meet(room, body, ownership, epoch);
+        let meet = |body: &mut Body, o, epoch| self.meet(slot, room, body, (o, epoch));
         if !room.door.install(ownership, epoch, meet) {
             self.unmet.lock().push(slot);
         }
@@ -283,7 +284,7 @@ impl Rooms {
         ownership: Ownership,
     ) -> bool {
         let room = self.room(slot);
-        let meet = |body: &mut Body, ownership, epoch| self.meet(room, body, ownership, epoch);
+        let meet = |body: &mut Body, o, epoch| self.meet(slot, room, body, (o, epoch));
         let installed = room.door.install_over(expected, ownership, meet);
         if installed == Some(false) {
             self.unmet.lock().push(slot);
@@ -303,18 +304,35 @@ impl Rooms {
         let mut unmet = self.unmet.lock();
         unmet.retain(|slot| {
             let room = self.room(*slot);
-            !room.door.settle(|body, ownership, epoch| self.meet(room, body, ownership, epoch))
+            !room.door.settle(|body, o, epoch| self.meet(*slot, room, body, (o, epoch)))
         });
     }
 
     /// Meets a table change under the room's lock. Keys of a slot that is this node's no more are
     /// let go: should it own the slot again, others have written meanwhile.
-    pub(super) fn meet(&self, room: &Room, body: &mut Body, ownership: Ownership, epoch: Epoch) {
+    pub(super) fn meet(
+        &self,
+        slot: SlotId,
+        room: &Room,
+        body: &mut Body,
+        (ownership, epoch): (Ownership, Epoch),
+    ) {
         meet_change(body, ownership, epoch);
         let is_lost = matches!(ownership, Ownership::Foreign | Ownership::Unassigned);
         if is_lost && !body.keys.is_empty() {
+            self.journal_drop(slot, body);
             self.let_go(room, body);
         }
+    }
+
+    /// A life of the slot ends with a group of its own: else a replay would join it to the next.
+    #[cold]
+    fn journal_drop(&self, slot: SlotId, body: &mut Body) {
+        body.index = OpIndex(body.index.0 + 1);
+        let Some(Recorder { journal, encode }) = self.recorder() else { return };
+        let mut group = Vec::new();
+        encode(&Op::Flush, &mut group);
+        body.journaled = journal.leave(slot, body.epoch, body.index, &group).at;
     }
 
     #[cold]

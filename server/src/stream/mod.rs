@@ -23,4 +23,4 @@ mod value;
 pub use bytes::Broken;
 pub use codec::{Ops, Scratch, put_op};
 pub use sink::{Mismatch, Sink, Unfinished};
-pub use snapshot::{Budget, Snapshot, Unreadable};
+pub use snapshot::{Budget, Snapshot, Unreadable, empty_chunk};

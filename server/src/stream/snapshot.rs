@@ -60,6 +60,9 @@ pub struct Snapshot<'a> {
     epoch: Epoch,
     next: ScanPos,
     is_finished: bool,
+    /// Nanoseconds that only grow.
+    clock: Option<&'a dyn Fn() -> u64>,
+    longest_hold_ns: u64,
 }
 
 /// Where the next chunk ends.
@@ -89,7 +92,19 @@ impl<'a> Snapshot<'a> {
             return Err(Unreadable::TooManyReaders);
         }
         let epoch = reading.epoch();
-        Ok(Snapshot { rooms, slot, epoch, next: ScanPos::START, is_finished: false })
+        let (next, clock) = (ScanPos::START, None);
+        Ok(Snapshot { rooms, slot, epoch, next, is_finished: false, clock, longest_hold_ns: 0 })
+    }
+
+    /// Its holds of the lock are timed by this clock, in nanoseconds.
+    pub fn timed(mut self, clock: &'a dyn Fn() -> u64) -> Snapshot<'a> {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// The longest time a chunk held the lock so far, from the moment it had it; 0 without a clock.
+    pub fn longest_hold_ns(&self) -> u64 {
+        self.longest_hold_ns
     }
 
     /// Is nothing left to read?
@@ -108,6 +123,7 @@ impl<'a> Snapshot<'a> {
             return Ok(None);
         }
         let mut reading = self.rooms.read(self.slot);
+        let began_ns = self.clock.map(|clock| clock());
         if reading.is_let_go() {
             return Err(Unreadable::LetGo);
         }
@@ -130,6 +146,9 @@ impl<'a> Snapshot<'a> {
             self.is_finished = true;
         }
         drop(reading);
+        if let (Some(began_ns), Some(clock)) = (began_ns, self.clock) {
+            self.longest_hold_ns = self.longest_hold_ns.max(clock().saturating_sub(began_ns));
+        }
         self.next = ScanPos(to.0 + 1);
         for late in &frozen {
             writer.put_object(out, (&late.key, late.expiry), &late.object);
@@ -139,6 +158,21 @@ impl<'a> Snapshot<'a> {
         writer.end(out, &head);
         Ok(Some(head))
     }
+}
+
+/// Appends one chunk that says of a slot the node has let go of: nothing anywhere, at its last
+/// index. `None` if the slot has content again.
+pub fn empty_chunk(rooms: &Rooms, slot: SlotId, out: &mut Vec<u8>) -> Option<Head> {
+    let reading = rooms.read(slot);
+    if !reading.is_let_go() {
+        return None;
+    }
+    let (epoch, index) = (reading.epoch(), reading.index());
+    drop(reading);
+    let (order, from, to) = (KeyOrder::local().seed(), ScanPos::START, ScanPos::LAST);
+    let head = Head { slot, epoch, index, order, from, to, is_last: true };
+    ChunkWriter::begin(out).end(out, &head);
+    Some(head)
 }
 
 impl Drop for Snapshot<'_> {

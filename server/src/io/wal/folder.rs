@@ -40,6 +40,11 @@ impl Folder {
         Ok(folder)
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn error(&self, doing: Doing, file: &str, error: &io::Error) -> DiskError {
         let file = self.path.join(file).display().to_string();
         DiskError { doing, file, reason: error.to_string() }

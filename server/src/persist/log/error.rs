@@ -16,6 +16,8 @@ pub enum Doing {
     Open,
     /// Making a file of its full length.
     Create,
+    /// Writing at the end of a file.
+    Write,
     /// Syncing.
     Sync,
     /// Renaming.
@@ -31,6 +33,7 @@ impl fmt::Display for Doing {
             Doing::Read => "read",
             Doing::Open => "open",
             Doing::Create => "make",
+            Doing::Write => "write",
             Doing::Sync => "sync",
             Doing::Rename => "rename",
             Doing::Remove => "remove",

@@ -321,20 +321,20 @@ pub(super) const UNFINISHED_FILE: &str = "wal.tmp";
 /// There from the first start after a loss of power until the log is open.
 pub(super) const REPAIR_FILE: &str = "wal.repair";
 
-pub(super) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+pub(in crate::persist) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);
     out
 }
 
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(in crate::persist) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(array_at(bytes, at))
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(in crate::persist) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array_at(bytes, at))
 }
 
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(in crate::persist) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(bytes, at))
 }

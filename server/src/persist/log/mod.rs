@@ -31,6 +31,7 @@ pub use disk::{LogFile, Piece, WalDisk};
 pub use error::{Damage, DiskError, Doing, LogError};
 pub use flags::{LogFlags, Policy};
 pub use format::{CHUNK_HEADER_BYTES, FILE_HEADER_BYTES, FORMAT, Ids};
+pub(in crate::persist) use format::{array_at, u16_at, u32_at, u64_at};
 pub use keeper::{Keeper, Kept, Sizes};
 pub use open::Options;
 pub use record::{Entry, Kind, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES};
