@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use slots::{Addresses, ClusterId, Endpoint, NodeId, SlotRanges};
 
 use crate::command::client::ClientShared;
+use crate::command::disk::NoDisk;
 use crate::command::mailbox::letter;
 use crate::command::waiting::Bell;
 use crate::command::{Client, Edges, MemoryUse, NodeState, Now, Topology};
@@ -154,6 +155,7 @@ impl TestNode {
             Box::new(StillEdges { now_ms: now_ms.clone(), files: Mutex::default() }),
             log(fixed.clone()),
             orders(&fixed),
+            Box::new(NoDisk),
             "0123456789abcdef0123456789abcdef01234567".into(),
             start.file.as_ref().map(|file| file.display().to_string()),
         ));

@@ -74,6 +74,34 @@ pub struct NodeStatus {
     pub slot_count: u32,
     /// Keys in the slots it owns; only the answering node knows its own.
     pub keys: Option<u64>,
+    /// What it keeps on disk; only the answering node knows its own.
+    pub disk: Option<DiskStatus>,
+}
+
+/// What a node keeps on disk.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskStatus {
+    /// `always`, `everysec`, `no`: when its log is synced; `memory`: it keeps no log.
+    pub durability: String,
+    /// How far it is with reading its disk; `None`: it has.
+    pub loading: Option<LoadingStatus>,
+    /// Why it refuses writes: its log has no room.
+    pub log_full: Option<String>,
+    /// Why the last checkpoint came to nothing.
+    pub checkpoint_failure: Option<String>,
+    /// When the last checkpoint was completed, unix ms; 0: never.
+    pub checkpoint_ms: u64,
+}
+
+/// How far a node is with reading its disk.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadingStatus {
+    /// Of the bytes, rounded down.
+    pub percent: u32,
+    /// Seconds that are left at the rate so far; `None`: not known yet.
+    pub left_s: Option<u64>,
 }
 
 /// A change that may have lost acknowledged writes.

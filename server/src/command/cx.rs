@@ -95,6 +95,16 @@ pub enum TimeoutReply {
     Null,
     /// A number: how many copies WAIT saw.
     Int(i64),
+    /// Two: how many logs and how many copies WAITAOF saw.
+    Pair(i64, i64),
+}
+
+impl TimeoutReply {
+    fn pair(reply: &mut Reply<'_>, first: i64, second: i64) {
+        reply.array(2);
+        reply.int(first);
+        reply.int(second);
+    }
 }
 
 impl TimeoutReply {
@@ -103,6 +113,7 @@ impl TimeoutReply {
         match self {
             TimeoutReply::NullArray | TimeoutReply::Null => reply.null_array(),
             TimeoutReply::Int(n) => reply.int(n),
+            TimeoutReply::Pair(first, second) => TimeoutReply::pair(reply, first, second),
         }
     }
 
@@ -112,6 +123,7 @@ impl TimeoutReply {
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Null => reply.null(),
             TimeoutReply::Int(n) => reply.int(n),
+            TimeoutReply::Pair(first, second) => TimeoutReply::pair(reply, first, second),
         }
     }
 }
@@ -138,13 +150,15 @@ pub enum Flow {
     BlockTimed(TimedBlock),
 }
 
-/// A command waits for time alone (WAIT).
+/// A command waits for time (WAIT), or for the log to be synced (WAITAOF).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedBlock {
     /// `None` = for ever.
     pub timeout: Option<Duration>,
     /// The answer after that. Inside MULTI it is the answer at once.
     pub on_timeout: TimeoutReply,
+    /// The round of syncs whose end ends the wait, and the answer then.
+    pub until_round: Option<(u64, TimeoutReply)>,
 }
 
 /// Memory as the allocator sees it, bytes.

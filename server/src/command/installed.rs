@@ -197,7 +197,11 @@ impl NodeState {
     /// What a node without a seat answers to whatever needs keys: never MOVED.
     #[cold]
     pub fn no_seat(&self) -> CommandError {
+        if let Some(text) = self.loading_text() {
+            return CommandError::Text(text);
+        }
         let since_ns = self.installed.since_ns.load(Ordering::SeqCst);
+        let since_ns = since_ns.max(self.loading.ended_ns());
         let time = Duration::from_nanos(self.edges.now().mono_ns.saturating_sub(since_ns));
         let standing = self.installed.current.read().standing;
         CommandError::Static(match standing {

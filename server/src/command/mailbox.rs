@@ -22,6 +22,8 @@ pub mod letter {
     pub const GATE: u32 = 1 << 5;
     /// Out-of-band messages lie ready.
     pub const PUSH: u32 = 1 << 6;
+    /// The log got further: one who waits for that (WAITAOF) looks.
+    pub const SYNCED: u32 = 1 << 7;
 }
 
 /// Bits and a waker.

@@ -10,6 +10,7 @@
 pub mod args;
 pub mod client;
 pub mod cx;
+pub mod disk;
 mod docs;
 pub mod error;
 pub mod families;
@@ -127,6 +128,8 @@ pub mod flag {
     /// Ours: goes on at a node without a seat although Redis refuses it while loading: a probe
     /// asks whether the process lives.
     pub const UNSEATED: u32 = 1 << 18;
+    /// Ours: reads or changes keys of any slot.
+    pub const ALL_KEYS: u32 = 1 << 19;
 }
 
 /// Redis's command groups, as COMMAND DOCS names them.
@@ -210,6 +213,11 @@ impl Command {
     pub fn writes(&self) -> bool {
         matches!(self.handler, Handler::Write(_) | Handler::Block(_))
             || self.flags & flag::WRITES_NODE != 0
+    }
+
+    /// May its reply depend on any slot?
+    pub fn sees_all_keys(&self) -> bool {
+        self.flags & flag::ALL_KEYS != 0
     }
 
     /// May a node without a seat answer it?

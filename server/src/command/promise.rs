@@ -1,96 +1,244 @@
 //! What this node promises of a reply beyond its own memory, and how far it has got.
 //!
-//! Nothing by default: one copy in memory and no log means no tags, and the gate costs one load a
-//! batch. A log synced before the answer, or counted members, switch it on and raise the
-//! watermarks; today a test hook does (`DEBUG SLOW-WATERMARK ms`).
+//! Nothing without a log: no tags, and the gate costs two loads a request. With `appendfsync always`
+//! a reply waits until its op is synced; with every other policy only while its record still waits
+//! in memory for a place in the log, which a killed process would lose. Counted members come later.
+//! `DEBUG SLOW-WATERMARK ms` is a test's log that syncs slowly.
+//! Invariant: who is told `covers` no is woken when the answer may have changed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use slots::{OpIndex, SlotId};
 
-use crate::command::client::client_flag;
+use crate::command::client::{ClientShared, client_flag};
 use crate::command::mailbox::letter;
-use crate::command::state::Clients;
-use crate::gate::{Tag, Watermarks};
+use crate::gate::{Safety, Tag, Watermarks};
+use crate::slot::{Owned, Position};
 
-/// The node's promises. Switched on for good: replies that wait must find their watermarks.
+/// How far a log has got. Asked at every gated batch: no lock on the usual way.
+pub trait LogMarks: Send + Sync {
+    /// Does any record wait in memory? Hardly ever true; a load.
+    fn has_waiting(&self) -> bool;
+    /// Is there no room for more? A load.
+    fn is_full(&self) -> bool;
+    /// Does what ends here survive the process?
+    fn is_written(&self, at: Position) -> bool;
+    /// Does what ends here survive the machine?
+    fn is_synced(&self, at: Position) -> bool;
+    /// The round of syncs with whose end all that is appended now is safe.
+    fn round_for_now(&self) -> u64;
+    /// Rounds that have ended.
+    fn rounds_done(&self) -> u64;
+    /// Why there is no room.
+    fn full_reason(&self) -> String;
+}
+
+/// What a reply may depend on: the newest op group of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The slot.
+    pub slot: SlotId,
+    /// The group's index; 0: there was never one.
+    pub index: OpIndex,
+    /// Where it lies in the log; `None`: in none, or in what was there at the start.
+    pub position: Option<Position>,
+}
+
+impl Seen {
+    /// The newest group of a slot that is held; to be taken after `end_group`.
+    pub fn of(owned: &Owned<'_>) -> Seen {
+        Seen { slot: owned.slot(), index: owned.index(), position: owned.position() }
+    }
+}
+
+/// Which question a tag asks, as the gate's set of members.
+mod set {
+    /// Synced in the own log.
+    pub const SYNCED: u32 = 0;
+    /// Written to the own log.
+    pub const WRITTEN: u32 = 1;
+    /// The log's round of that number has ended; the lane says nothing.
+    pub const ROUND: u32 = 2;
+    /// Of a test's watermarks.
+    pub const HOOK: u32 = 3;
+}
+
+/// Bits of `Promises::mode`.
+const SYNCED: u8 = 1;
+const HOOKED: u8 = 2;
+
+/// The node's promises.
 #[derive(Default)]
 pub struct Promises {
-    active: AtomicBool,
+    mode: AtomicU8,
+    log: OnceLock<Arc<dyn LogMarks>>,
+    /// Clients that hold replies back, or wait for a sync: each once, as its flag says.
+    waiting: Mutex<Vec<Arc<ClientShared>>>,
+    hook: Hook,
+}
+
+/// A test's watermarks.
+#[derive(Default)]
+struct Hook {
     /// Raised this long after it is noted; 0 = only by hand.
     delay_ns: AtomicU64,
     marks: Mutex<Watermarks>,
     /// Tags noted under a delay, with the time they become safe.
     due: Mutex<Vec<(u64, Tag)>>,
+    has_due: AtomicBool,
 }
 
 impl Promises {
-    /// Is anything promised? One load.
+    /// May a reply have to wait? Two loads.
     #[inline]
     pub fn is_active(&self) -> bool {
-        self.active.load(Ordering::Relaxed)
+        self.mode.load(Ordering::Relaxed) != 0 || self.has_waiting()
     }
 
-    /// From now on replies wait for `raise`.
+    #[inline]
+    fn has_waiting(&self) -> bool {
+        self.log.get().is_some_and(|log| log.has_waiting())
+    }
+
+    /// Names the log that replies depend on. Once, before anything is served from it.
+    pub fn set_log(&self, log: Arc<dyn LogMarks>) {
+        let was_set = self.log.set(log).is_err();
+        assert!(!was_set, "the log is named once");
+    }
+
+    /// Do replies wait for a sync from now on? Those that wait already go on waiting.
+    pub fn wait_for_syncs(&self, wait: bool) {
+        match wait {
+            true => self.mode.fetch_or(SYNCED, Ordering::SeqCst),
+            false => self.mode.fetch_and(!SYNCED, Ordering::SeqCst),
+        };
+    }
+
+    /// Do they?
+    #[inline]
+    pub fn waits_for_syncs(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) & SYNCED != 0
+    }
+
+    /// Must writes be refused, because the log has no room? Two loads.
+    #[inline]
+    pub fn is_log_full(&self) -> bool {
+        self.log.get().is_some_and(|log| log.is_full())
+    }
+
+    /// The log, if there is one.
+    pub fn log(&self) -> Option<&Arc<dyn LogMarks>> {
+        self.log.get()
+    }
+
+    /// What a reply that saw this waits for; `None`: nothing, it may leave.
+    pub fn tag_of(&self, seen: Seen) -> Option<Tag> {
+        let mode = self.mode.load(Ordering::SeqCst);
+        if mode & HOOKED != 0 {
+            // Index 0: the slot never had an op, so there is none that could be lost.
+            return (seen.index != OpIndex(0)).then(|| Promises::tag(seen.slot, seen.index));
+        }
+        let (position, log) = (seen.position?, self.log.get()?);
+        let set = match mode & SYNCED {
+            0 if log.is_written(position) => return None,
+            0 => set::WRITTEN,
+            _ if log.is_synced(position) => return None,
+            _ => set::SYNCED,
+        };
+        Some(Tag { lane: position.lane, position: position.at, set })
+    }
+
+    /// What a reply waits for that may depend on any slot; `None`: nothing.
+    pub fn tag_of_all(&self) -> Option<Tag> {
+        let log = self.log.get().filter(|_| self.waits_for_syncs())?;
+        let position = log.round_for_now();
+        let is_done = log.rounds_done() >= position;
+        (!is_done).then_some(Tag { lane: 0, position, set: set::ROUND })
+    }
+
+    /// The client is woken (`letter::GATE`, `letter::SYNCED`) by the next `progressed`. To be called before it asks
+    /// how far things are: whoever gets further later finds it.
+    pub fn wake_later(&self, client: &Arc<ClientShared>) {
+        let mut waiting = self.waiting.lock();
+        if !client.has_flag(client_flag::GATED) {
+            client.set_flag(client_flag::GATED, true);
+            waiting.push(client.clone());
+        }
+    }
+
+    /// More is safe than before: wakes all who wait, who look for themselves.
+    pub fn progressed(&self) {
+        let woken = {
+            let mut waiting = self.waiting.lock();
+            waiting.iter().for_each(|client| client.set_flag(client_flag::GATED, false));
+            std::mem::take(&mut *waiting)
+        };
+        woken.iter().for_each(|client| client.mailbox.post(letter::GATE | letter::SYNCED));
+    }
+}
+
+impl Safety for Promises {
+    fn covers(&self, tag: Tag) -> bool {
+        let at = Position { lane: tag.lane, at: tag.position };
+        let log = self.log.get();
+        match tag.set {
+            set::SYNCED => log.is_some_and(|log| log.is_synced(at)),
+            set::WRITTEN => log.is_some_and(|log| log.is_written(at)),
+            set::ROUND => log.is_some_and(|log| log.rounds_done() >= tag.position),
+            _ => self.hook.marks.lock().covers(tag),
+        }
+    }
+}
+
+/// The test hook.
+impl Promises {
+    /// From now on replies wait for `raise`, for good.
     pub fn activate(&self) {
-        self.active.store(true, Ordering::SeqCst);
+        self.mode.fetch_or(HOOKED, Ordering::SeqCst);
     }
 
     /// From now on replies wait, and an op counts as safe `delay_ns` after it was noted.
     pub fn activate_slow(&self, delay_ns: u64) {
-        self.delay_ns.store(delay_ns, Ordering::SeqCst);
+        self.hook.delay_ns.store(delay_ns, Ordering::SeqCst);
         self.activate();
     }
 
-    /// The tag of a reply that depends on everything in `slot` up to `index`. A lane of the log
-    /// will take the slot's place in it.
+    /// The hook's tag of a reply that depends on everything in `slot` up to `index`.
     pub fn tag(slot: SlotId, index: OpIndex) -> Tag {
-        Tag { lane: slot.number(), position: index.0, set: 0 }
+        Tag { lane: slot.number(), position: index.0, set: set::HOOK }
     }
 
     /// Notes a tag, so that a slow watermark reaches it in time.
     pub fn note(&self, tag: Tag, now_ns: u64) {
-        let delay = self.delay_ns.load(Ordering::Relaxed);
-        if delay != 0 {
-            self.due.lock().push((now_ns.saturating_add(delay), tag));
+        let delay = self.hook.delay_ns.load(Ordering::Relaxed);
+        if delay != 0 && tag.set == set::HOOK {
+            self.hook.due.lock().push((now_ns.saturating_add(delay), tag));
+            self.hook.has_due.store(true, Ordering::Release);
         }
     }
 
-    /// The watermarks, to ask.
-    pub fn marks(&self) -> MutexGuard<'_, Watermarks> {
-        self.marks.lock()
-    }
-
-    /// Everything up to `tag` is safe: wakes the connections that hold replies back.
-    pub fn raise(&self, tag: Tag, clients: &Clients) {
-        if self.marks.lock().raise(tag) {
-            wake(clients);
+    /// Everything up to the hook's `tag` is safe.
+    pub fn raise(&self, tag: Tag) {
+        if self.hook.marks.lock().raise(tag) {
+            self.progressed();
         }
     }
 
     /// Raises what a slow watermark has reached. The node's ticker calls it.
-    pub fn tick(&self, now_ns: u64, clients: &Clients) {
-        if !self.is_active() {
+    pub fn tick(&self, now_ns: u64) {
+        if !self.hook.has_due.load(Ordering::Acquire) {
             return;
         }
         let mut raised = false;
-        self.due.lock().retain(|(at, tag)| {
+        self.hook.due.lock().retain(|(at, tag)| {
             let reached = *at <= now_ns;
-            raised |= reached && self.marks.lock().raise(*tag);
+            raised |= reached && self.hook.marks.lock().raise(*tag);
             !reached
         });
         if raised {
-            wake(clients);
-        }
-    }
-}
-
-/// The flag is set before the marks are asked, so nobody who waits is missed.
-fn wake(clients: &Clients) {
-    for client in clients.all() {
-        if client.has_flag(client_flag::GATED) {
-            client.mailbox.post(letter::GATE);
+            self.progressed();
         }
     }
 }

@@ -36,6 +36,7 @@ pub fn scrape(node: &NodeState, now: Now, source: Option<&dyn MetricsSource>) ->
     let mut page = Exposition::new();
     process(&mut page, node, now, source);
     memory_and_keys(&mut page, node);
+    disk(&mut page, node, now);
     clients(&mut page, node);
     commands(&mut page, node);
     table(&mut page, node);
@@ -76,6 +77,25 @@ fn memory_and_keys(page: &mut Exposition, node: &NodeState) {
     page.one(m::EVICTED, 0_u64);
     page.one(m::HITS, node.stats.sum(|worker| &worker.hits));
     page.one(m::MISSES, node.stats.sum(|worker| &worker.misses));
+}
+
+fn disk(page: &mut Exposition, node: &NodeState, now: Now) {
+    let (figures, loading) = (node.disk.figures(), node.loading.figures(now));
+    page.one(m::LOADING, loading.is_some());
+    page.one(m::LOADED, loading.map_or(1.0, |loading| loading.percent() / 100.0));
+    page.one(m::LOGGING, figures.log.is_some());
+    let log = figures.log.unwrap_or_default();
+    page.one(m::LOG_FULL, log.full.is_some());
+    page.one(m::LOG_APPENDED, log.appended_bytes);
+    page.one(m::LOG_SINCE, log.since_checkpoint_bytes);
+    page.one(m::LOG_UNSYNCED, log.unsynced_bytes);
+    page.one(m::LOG_SYNCS, log.syncs_total);
+    page.one(m::LOG_SYNC_TIME, log.last_sync.as_secs_f64());
+    page.one(m::CHECKPOINTS, figures.checkpoints_total);
+    page.one(m::CHECKPOINT_FAILED, figures.checkpoint_failure.is_some());
+    page.one(m::CHECKPOINT_TIME, figures.last_checkpoint_ms as f64 / 1000.0);
+    page.one(m::CHECKPOINT_BYTES, figures.last_checkpoint_bytes);
+    page.one(m::CHECKPOINT_HOLD, figures.longest_hold.as_secs_f64());
 }
 
 fn clients(page: &mut Exposition, node: &NodeState) {

@@ -9,6 +9,7 @@ use slots::SlotId;
 
 use crate::command::client::{ClientShared, client_flag};
 use crate::command::cx::{Edges, Now};
+use crate::command::disk::{Disk, Loading};
 use crate::command::families::cluster::TopologyReplies;
 use crate::command::installed::{Installed, Topology};
 use crate::command::mailbox::letter;
@@ -23,7 +24,7 @@ use crate::config::Config;
 use crate::config::live::EndpointType;
 use crate::control::TableLog;
 use crate::control::orders::Orders;
-use crate::slot::{Admit, Op, Ownership, Patience, Refused, Rooms};
+use crate::slot::{Admit, HoldExpiry, Op, Ownership, Patience, Refused, Rooms};
 use crate::store::limits::Limits;
 
 /// Everything a node is made of, as far as commands go.
@@ -51,6 +52,10 @@ pub struct NodeState {
     pub table_log: Box<dyn TableLog>,
     /// Who carries out orders that take more than one change, and how the cluster stands.
     pub orders: Box<dyn Orders>,
+    /// What of the keys is on disk.
+    pub disk: Box<dyn Disk>,
+    /// How far the start is with bringing keys from there.
+    pub loading: Loading,
     /// Commands that wait for the cluster.
     pub waiting: Waiting,
     /// Slots that are closed while the table decides.
@@ -91,6 +96,7 @@ impl NodeState {
         edges: Box<dyn Edges>,
         table_log: Box<dyn TableLog>,
         orders: Box<dyn Orders>,
+        disk: Box<dyn Disk>,
         run_id: String,
         config_file: Option<String>,
     ) -> NodeState {
@@ -108,6 +114,8 @@ impl NodeState {
             edges,
             table_log,
             orders,
+            disk,
+            loading: Loading::default(),
             waiting: Waiting::default(),
             seals: Seals::default(),
             run_id,
@@ -257,6 +265,12 @@ impl NodeState {
                 client.mailbox.post(letter::UNPAUSED);
             }
         }
+    }
+
+    /// Holds expiry back while the log has no room for the deletes. The node's ticker calls it.
+    pub fn tick_log(&self) {
+        let is_full = self.promises.is_log_full();
+        self.rooms.totals.hold_expiry.set(HoldExpiry::LOG_FULL, is_full);
     }
 
     /// Ends a pause whose time is up. The node's ticker calls it.
@@ -419,9 +433,9 @@ impl Pause {
 
     /// Begins or changes a pause. A pause of all is not weakened by one of writes, and an
     /// earlier end does not shorten a later one (Redis).
-    fn begin(&self, all: bool, until_ns: u64, hold_expiry: &AtomicBool) {
+    fn begin(&self, all: bool, until_ns: u64, hold_expiry: &HoldExpiry) {
         let _one_at_a_time = self.changing.lock();
-        hold_expiry.store(true, Ordering::SeqCst);
+        hold_expiry.set(HoldExpiry::PAUSED, true);
         let mode = if all { PAUSE_ALL } else { PAUSE_WRITES };
         self.until_ns.fetch_max(until_ns, Ordering::SeqCst);
         self.mode.fetch_max(mode, Ordering::SeqCst);
@@ -429,14 +443,14 @@ impl Pause {
 
     /// Ends it if its time is up by `now_ns`; asked under the lock, so that a pause which begins
     /// meanwhile is not taken for the one that was over. False if it goes on.
-    fn end(&self, now_ns: u64, hold_expiry: &AtomicBool) -> bool {
+    fn end(&self, now_ns: u64, hold_expiry: &HoldExpiry) -> bool {
         let _one_at_a_time = self.changing.lock();
         if self.until_ns.load(Ordering::SeqCst) > now_ns {
             return false;
         }
         self.mode.store(PAUSE_NONE, Ordering::SeqCst);
         self.until_ns.store(0, Ordering::SeqCst);
-        hold_expiry.store(false, Ordering::SeqCst);
+        hold_expiry.set(HoldExpiry::PAUSED, false);
         true
     }
 }

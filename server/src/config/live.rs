@@ -252,6 +252,13 @@ pub struct Live {
     /// Whether FLUSHALL without a word frees in the background.
     pub lazyfree_user_flush: Switch,
 
+    /// Growth of the log, in percent of the last checkpoint, that begins the next; 0 = none does.
+    pub auto_checkpoint_percent: Count,
+    /// Bytes of log below which none begins by itself.
+    pub auto_checkpoint_min_bytes: Count,
+    /// Pairs of seconds and changes after which a checkpoint begins; empty = never.
+    pub save_points: SharedText,
+
     /// Background rounds a second.
     pub hz: Count,
     /// Microseconds from which a command enters the slow log; negative = none does.

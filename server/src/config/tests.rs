@@ -102,13 +102,22 @@ fn a_wrong_flag_is_one_line_that_names_it() {
 }
 
 #[test]
-fn a_log_is_refused_until_there_is_one() {
-    let said = "slotd keeps no append-only log yet: only 'no' is possible";
-    refused(&["--appendonly", "yes"], &format!("option 'appendonly': {said}"));
+fn a_log_is_switched_on_by_those_who_can_carry_it_out() {
     let config = config(&["--appendonly", "no"]);
-    let failed = "ERR CONFIG SET failed (possibly related to argument 'appendonly') - ";
-    assert_eq!(set(&config, &[("appendonly", "yes")]), Err(format!("{failed}{said}")));
+    let failed = "ERR CONFIG SET failed (possibly related to argument 'appendonly') - \
+        the node was started without what carries this out";
+    assert_eq!(set(&config, &[("appendonly", "yes")]), Err(failed.to_owned()));
     assert_eq!(set(&config, &[("appendonly", "no")]), Ok(()));
+    assert_eq!(config.text("appendonly"), "no");
+}
+
+#[test]
+fn the_sample_for_production_is_read_and_logs() {
+    let sample = include_str!("../../../docker/slotd.conf");
+    let start = Config::from_args(["slotd.conf"].into_iter(), |_| Ok(sample.to_owned()));
+    let start = start.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(start.config.text("appendonly"), "yes");
+    assert!(start.starts_empty);
 }
 
 #[test]

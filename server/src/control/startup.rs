@@ -113,7 +113,8 @@ pub struct Startup {
     spent: Vec<Nonce>,
     /// `record` differs from what was given out to be stored.
     is_unstored: bool,
-    evidence: Evidence,
+    /// `None`: the node still reads its disk.
+    evidence: Option<Evidence>,
     claim: Claim,
     standing: Standing,
     /// The table has a row for us, so that a NodeBoot has a chance.
@@ -132,13 +133,13 @@ enum Ask {
 
 impl Startup {
     /// A process that has just started. `record`: as its data directory has it; `nonce`: random,
-    /// of this start. `now_ns`: monotonic.
+    /// of this start. Without evidence nothing is proposed until `found`. `now_ns`: monotonic.
     pub fn new(
         (node, store): (NodeId, StoreId),
         mut record: BootRecord,
         nonce: Nonce,
         claim: Claim,
-        evidence: Evidence,
+        evidence: Option<Evidence>,
         now_ns: u64,
     ) -> Startup {
         let boot = record.confirmed.next();
@@ -154,6 +155,12 @@ impl Startup {
             is_known: false,
             ask: Ask::From(now_ns),
         }
+    }
+
+    /// The node has read its disk: now its boot can be proposed.
+    pub fn found(&mut self, evidence: Evidence, now_ns: u64) -> Step {
+        self.evidence = Some(evidence);
+        self.step(now_ns)
     }
 
     /// Who this process is; its boot number may grow until it is seated, not after.
@@ -260,9 +267,9 @@ impl Startup {
         if self.standing != Standing::Starting || !self.is_known || now_ns < earliest {
             return None;
         }
+        let Evidence { kept, alone, except } = self.evidence.clone()?;
         self.ask = Ask::Out(now_ns);
         let Identity { node, boot, nonce, .. } = self.identity();
-        let Evidence { kept, alone, except } = self.evidence.clone();
         Some(TableChange::NodeBoot { node, boot, nonce, kept, alone, except })
     }
 }
@@ -285,7 +292,14 @@ mod tests {
     /// A start of a directory whose last confirmed boot is one less, with these claims.
     fn start(boot: u64, mark: u8, claims: &[u8], claim: Claim) -> Startup {
         let who = (ME, StoreId::from_bytes([1; 16]));
-        Startup::new(who, record(boot - 1, claims), nonce(mark), claim, Evidence::nothing(), 0)
+        Startup::new(
+            who,
+            record(boot - 1, claims),
+            nonce(mark),
+            claim,
+            Some(Evidence::nothing()),
+            0,
+        )
     }
 
     fn record(confirmed: u64, claims: &[u8]) -> BootRecord {
@@ -400,7 +414,8 @@ mod tests {
             assert_eq!((step.standing, step.propose), (ended, None));
             let who = (ME, StoreId::from_bytes([1; 16]));
             let nothing = Evidence::nothing();
-            loser = Startup::new(who, kept.clone(), nonce(20 + again), Claim::Stored, nothing, 0);
+            loser =
+                Startup::new(who, kept.clone(), nonce(20 + again), Claim::Stored, Some(nothing), 0);
         }
     }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{Tag, Watermarks};
+use super::{Safety, Tag};
 
 /// Longest text of a fallback, in bytes: it is kept per waiting reply, and it is one line.
 pub const MAX_FALLBACK_BYTES: usize = 256;
@@ -96,8 +96,8 @@ impl Batch {
     }
 
     /// Whether all of it is safe already.
-    pub fn is_safe(&self, watermarks: &Watermarks) -> bool {
-        self.highest.iter().all(|tag| watermarks.covers(*tag))
+    pub fn is_safe(&self, safety: &impl Safety) -> bool {
+        self.highest.iter().all(|tag| safety.covers(*tag))
     }
 
     /// Forgets the batch, because it was written straight; keeps the room it took.
@@ -115,6 +115,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::Watermarks;
 
     const fn tag(lane: u16, position: u64, set: u32) -> Tag {
         Tag { lane, position, set }

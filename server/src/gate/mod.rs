@@ -2,12 +2,12 @@
 //!
 //! Pure: bytes, tags and watermarks in, bytes out. Not the writing to sockets, not the waking of
 //! connections, and not what makes an op safe (a log synced, members that acknowledged): whoever
-//! knows that raises `Watermarks`.
+//! knows that says it as `Safety`.
 //!
 //! After a batch of requests a session asks, cheapest first:
 //!   `batch.is_empty() && queue.is_empty()`   nothing promised: write straight, nothing is copied
 //!   `batch.is_safe(..) && queue.is_empty()`  all safe by now: write straight
-//!   else `queue.take(..)`, then `release` at each rise of a watermark.
+//!   else `queue.take(..)`, then `release` whenever more is safe.
 //!
 //! Invariant: INV-7, a reply leaves only when its op is as safe as promised; replies keep order.
 
@@ -19,7 +19,7 @@ mod watermarks;
 pub use batch::{Batch, Fallback, MAX_FALLBACK_BYTES};
 pub use grants::{Grants, MAX_GRANTS_PER_GIVER, Usable};
 pub use queue::{Bounds, Pressure, ReplyQueue};
-pub use watermarks::Watermarks;
+pub use watermarks::{Safety, Watermarks};
 
 /// What a reply waits for: everything in `lane` up to `position` held by the members of `set`.
 ///

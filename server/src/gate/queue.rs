@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::batch::{Batch, Fallback};
-use super::{Tag, Watermarks};
+use super::{Safety, Tag};
 
 /// How much may wait. Checked by the session after each batch and each request it adds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,13 +142,13 @@ impl ReplyQueue {
         self.push(&replies[from..]);
     }
 
-    /// Appends to `out` all that may leave now, in order. Call it after each rise of a watermark
+    /// Appends to `out` all that may leave now, in order. Call it whenever more is safe
     /// and after each `fail`; what it appended is to be written to the socket.
-    pub fn release(&mut self, watermarks: &Watermarks, out: &mut Vec<u8>) {
+    pub fn release(&mut self, safety: &impl Safety, out: &mut Vec<u8>) {
         while let Some(entry) = self.entries.front() {
             let reply = self.head..self.head + entry.len;
             match &entry.state {
-                State::Waiting { tag, .. } if !watermarks.covers(*tag) => break,
+                State::Waiting { tag, .. } if !safety.covers(*tag) => break,
                 State::Ready | State::Waiting { .. } => {
                     out.extend_from_slice(&self.buffer[reply.clone()]);
                     self.pending -= reply.len();
@@ -167,11 +167,11 @@ impl ReplyQueue {
     /// Turns every waiting reply that `is_lost` picks into its fallback: its outcome will not be
     /// known. Replies that are safe already, and wait only for those before them, stay. Says how
     /// many it turned.
-    pub fn fail(&mut self, watermarks: &Watermarks, is_lost: impl Fn(Tag) -> bool) -> usize {
+    pub fn fail(&mut self, safety: &impl Safety, is_lost: impl Fn(Tag) -> bool) -> usize {
         let mut turned = 0;
         for entry in &mut self.entries {
             let State::Waiting { tag, fallback } = &entry.state else { continue };
-            if watermarks.covers(*tag) || !is_lost(*tag) {
+            if safety.covers(*tag) || !is_lost(*tag) {
                 continue;
             }
             self.pending = self.pending - entry.len + fallback.encoded_len();

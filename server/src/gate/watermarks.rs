@@ -8,6 +8,12 @@ use std::collections::HashMap;
 
 use super::Tag;
 
+/// Who knows how safe ops are.
+pub trait Safety {
+    /// Whether a reply with this tag may leave.
+    fn covers(&self, tag: Tag) -> bool;
+}
+
 /// Safe positions per lane and set. What was never raised is not safe at all.
 #[derive(Clone, Default, Debug)]
 pub struct Watermarks {
@@ -30,14 +36,15 @@ impl Watermarks {
         is_news
     }
 
-    /// Whether a reply with this tag may leave.
-    pub fn covers(&self, tag: Tag) -> bool {
-        self.safe.get(&(tag.lane, tag.set)).is_some_and(|safe| tag.position <= *safe)
-    }
-
     /// Forgets a set no reply waits for any more: its members are counted no longer.
     pub fn retire(&mut self, set: u32) {
         self.safe.retain(|(_, of), _| *of != set);
+    }
+}
+
+impl Safety for Watermarks {
+    fn covers(&self, tag: Tag) -> bool {
+        self.safe.get(&(tag.lane, tag.set)).is_some_and(|safe| tag.position <= *safe)
     }
 }
 

@@ -5,6 +5,7 @@
 //!   DIR/node                 who the node is and the marks of its last run (persist/identity)
 //!   DIR/peers                where other nodes were reached last (peer/)
 //!   DIR/raft-CLUSTER-GEN/    the table's log and snapshot of one cluster and generation
+//!   DIR/wal/, DIR/checkpoint/   keys (io/storage)
 //! ```
 //! Invariant: a start's claim on a boot number (`control/startup`), and what it found lost, are on
 //! disk before anybody hears of it; the file `node` is replaced whole.
@@ -24,6 +25,12 @@ use crate::control::startup::BootRecord;
 use crate::io::clock;
 use crate::persist::evidence::{self, Durability, Marks};
 use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile, Run};
+use crate::persist::log::Trust;
+
+/// The folder of the log of keys, in the data directory.
+pub const WAL_FOLDER: &str = "wal";
+/// The folder of the checkpoint.
+pub const CHECKPOINT_FOLDER: &str = "checkpoint";
 
 /// A data directory that this process holds.
 pub struct DataDir {
@@ -34,42 +41,90 @@ pub struct DataDir {
     _lock: File,
 }
 
-/// How a node starts in a data directory.
-#[derive(Clone, Copy, Debug)]
-pub struct Opening {
-    /// How hard this run tries to keep its writes.
-    pub durability: Durability,
-    /// The directory comes from a backup.
-    pub restored: bool,
+/// A data directory that this process holds and has changed nothing in yet: what the marks of the
+/// run before say is still there for a start that fails.
+pub struct Looked {
+    dir: PathBuf,
+    file: NodeFile,
+    /// The directory is new: there was no run before.
+    is_new: bool,
+    /// The operator says that it comes from a backup.
+    restored: bool,
+    lock: File,
+}
+
+impl Looked {
+    /// Whose directory it is.
+    pub fn ids(&self) -> (NodeId, StoreId) {
+        (self.file.id, self.file.store)
+    }
+
+    /// What may be torn in it.
+    pub fn trust(&self) -> Trust {
+        let NodeFile { stopped_cleanly, sync_failed, kernel, .. } = &self.file;
+        let ended_well = *stopped_cleanly || is_this_kernel(kernel);
+        match self.is_new || ended_well && !sync_failed && !self.restored {
+            true => Trust::ProcessDied,
+            false => Trust::PowerLost,
+        }
+    }
+
+    /// Counts this start, which tries so hard to keep its writes. `has_log`: there is a log of
+    /// keys, and it was found to be sound as far as a look tells.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn begin(self, durability: Durability, has_log: bool) -> io::Result<DataDir> {
+        let Looked { dir, mut file, is_new, restored, lock } = self;
+        let found = match is_new {
+            true => Kept::Nothing,
+            false => evidence::kept(marks_of(&file, has_log, restored)),
+        };
+        let nonce = Nonce::from_bytes(random_bytes());
+        file.note_start(found, Run { nonce, durability, kernel: kernel_boot_id() });
+        let folder = dir.join(raft_dir_name(file.cluster, file.generation));
+        file.log_lost |= file.founded && (restored || !holds_log(&folder)?);
+        let kept = file.kept;
+        let opened = DataDir { dir, file, nonce, kept, _lock: lock };
+        opened.store()?;
+        opened.remove_other_logs()?;
+        Ok(opened)
+    }
 }
 
 impl DataDir {
-    /// Takes the directory, makes what is missing in it, and counts this start. Errors name the
+    /// Takes the directory and makes it if it is missing; nothing in it changes. Errors name the
     /// file: in use by another process, damaged, not writable.
-    pub fn open(dir: &Path, opening: Opening) -> io::Result<DataDir> {
+    pub fn look(dir: &Path, restored: bool) -> io::Result<Looked> {
         fs::create_dir_all(dir).map_err(|error| of(dir, error))?;
         let lock = take_lock(dir)?;
         let path = dir.join("node");
-        let (mut file, found) = match read_limited(&path)? {
+        let found = match read_limited(&path)? {
             Some(text) => {
                 let file = NodeFile::parse(&text)
                     .map_err(|error| io::Error::other(format!("{} {error}", path.display())))?;
                 check_generation(&file, &path)?;
-                let found = evidence::kept(marks_of(&file, opening));
-                (file, found)
+                Some(file)
             }
-            None => (fresh(), Kept::Nothing),
+            None => None,
         };
-        let nonce = Nonce::from_bytes(random_bytes());
-        let (durability, kernel) = (opening.durability, kernel_boot_id());
-        file.note_start(found, Run { nonce, durability, kernel });
-        let folder = dir.join(raft_dir_name(file.cluster, file.generation));
-        file.log_lost |= file.founded && (opening.restored || !holds_log(&folder)?);
-        let kept = file.kept;
-        let opened = DataDir { dir: dir.to_owned(), file, nonce, kept, _lock: lock };
-        opened.store()?;
-        opened.remove_other_logs()?;
-        Ok(opened)
+        let is_new = found.is_none();
+        let file = found.unwrap_or_else(fresh);
+        Ok(Looked { dir: dir.to_owned(), file, is_new, restored, lock })
+    }
+
+    /// Notes how hard the node tries to keep writes from now on. A weaker mode is noted before it
+    /// is used, a stronger one once all that was acknowledged before is as safe.
+    pub fn note_durability(&mut self, durability: Durability) -> io::Result<()> {
+        match self.file.weakest == durability {
+            true => Ok(()),
+            false => self.change(|file| file.weakest = durability),
+        }
+    }
+
+    /// Notes that a sync has failed in this run: what it had acknowledged may be gone.
+    pub fn note_sync_failed(&mut self) -> io::Result<()> {
+        self.change(|file| file.sync_failed = true)
     }
 
     /// This start: it has claimed the number after the last confirmed one.
@@ -281,16 +336,20 @@ fn fresh() -> NodeFile {
     }
 }
 
-/// There is no log of keys yet: nothing is kept, whatever the marks say.
-fn marks_of(file: &NodeFile, opening: Opening) -> Marks {
+/// The mode that counts is the one of the run that ended, not that of this one.
+fn marks_of(file: &NodeFile, has_log: bool, restored: bool) -> Marks {
     Marks {
-        weakest: file.weakest.max(opening.durability),
+        weakest: file.weakest,
         stopped_cleanly: file.stopped_cleanly,
-        same_kernel: !file.kernel.is_empty() && file.kernel == kernel_boot_id(),
-        has_log: false,
+        same_kernel: is_this_kernel(&file.kernel),
+        has_log,
         sync_failed: file.sync_failed,
-        restored: opening.restored,
+        restored,
     }
+}
+
+fn is_this_kernel(kernel: &str) -> bool {
+    !kernel.is_empty() && kernel == kernel_boot_id()
 }
 
 /// The kernel's own id of its start; empty where it has none, which equals no other.
@@ -365,8 +424,6 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: Opening = Opening { durability: Durability::Memory, restored: false };
-
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -383,7 +440,8 @@ mod tests {
     }
 
     fn open(dir: &Scratch) -> DataDir {
-        DataDir::open(&dir.0, PLAIN).expect("the directory opens")
+        let looked = DataDir::look(&dir.0, false).expect("the directory opens");
+        looked.begin(Durability::Memory, false).expect("the start is counted")
     }
 
     #[test]
@@ -406,7 +464,7 @@ mod tests {
     fn a_directory_in_use_is_refused_with_its_holder() {
         let dir = Scratch::new();
         let held = open(&dir);
-        let error = DataDir::open(&dir.0, PLAIN).err().expect("it is held").to_string();
+        let error = DataDir::look(&dir.0, false).err().expect("it is held").to_string();
         let pid = std::process::id();
         assert!(error.contains(&format!("(process {pid})")), "{error}");
         drop(held);
@@ -460,7 +518,7 @@ mod tests {
         let mut data = open(&dir);
         data.note_superseded(2).expect("it is stored");
         drop(data);
-        let error = DataDir::open(&dir.0, PLAIN).err().expect("it is given up").to_string();
+        let error = DataDir::look(&dir.0, false).err().expect("it is given up").to_string();
         assert!(error.contains("recovered at generation 2"), "{error}");
     }
 
@@ -472,7 +530,7 @@ mod tests {
         let text =
             fs::read_to_string(&path).expect("it is there").replace("confirmed 0", "confirmed 9");
         fs::write(&path, text).expect("it is written");
-        let error = DataDir::open(&dir.0, PLAIN).err().expect("it is damaged").to_string();
+        let error = DataDir::look(&dir.0, false).err().expect("it is damaged").to_string();
         assert!(error.contains("damaged or edited"), "{error}");
     }
 }

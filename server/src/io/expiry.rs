@@ -112,9 +112,9 @@ impl ExpiryTask {
         true
     }
 
-    /// CLIENT PAUSE: expired keys are hidden but stay.
+    /// CLIENT PAUSE, a full log: expired keys are hidden but stay.
     fn is_held_back(&self) -> bool {
-        self.node.rooms.totals.hold_expiry.load(Ordering::Relaxed)
+        self.node.rooms.totals.hold_expiry.holds()
     }
 
     /// Wants the slot passed over at `at_ms`, or as soon after it as its size warrants.
@@ -221,6 +221,7 @@ fn sweep(owned: &mut Owned<'_>, pass: &mut Pass, work: &mut u64) -> Option<ScanP
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slot::HoldExpiry;
     use crate::testing::{START_MS, TestNode};
 
     /// A node, its expiry task, and the slot of all keys `{t}...`.
@@ -297,13 +298,13 @@ mod tests {
         test.advance(1);
         task.wake_at(slot, START_MS + 1);
         let held = &test.node.rooms.totals.hold_expiry;
-        held.store(true, Ordering::Relaxed);
+        held.set(HoldExpiry::PAUSED, true);
         run_until_idle(&mut task, START_MS + 1);
         // A pass that was under way when the pause came.
         let pass = task.begin_due(START_MS + 1).expect("due");
         task.step(pass, START_MS + 1);
         assert_eq!(test.node.key_count(), 1);
-        held.store(false, Ordering::Relaxed);
+        held.set(HoldExpiry::PAUSED, false);
         run_until_idle(&mut task, START_MS + 1 + PASS_MIN_MS);
         assert_eq!(test.node.key_count(), 0);
     }

@@ -16,4 +16,5 @@ pub mod peer;
 pub mod raft_disk;
 pub mod recovery;
 pub mod signals;
+pub mod storage;
 pub mod wal;

@@ -21,6 +21,9 @@ pub mod wire {
 pub mod disk {
     #![doc = include_str!("disk.md")]
 }
+pub mod durability {
+    #![doc = include_str!("durability.md")]
+}
 pub mod stream {
     #![doc = include_str!("stream.md")]
 }

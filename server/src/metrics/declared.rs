@@ -88,6 +88,34 @@ metrics! {
         "Look-ups by reading commands that found their key.";
     MISSES = Counter "slotd_keyspace_misses_total" []
         "Look-ups by reading commands that found no key.";
+    LOADING = Gauge "slotd_loading" []
+        "1 while the node reads its disk at its start, and serves nothing.";
+    LOADED = Gauge "slotd_loaded_ratio" []
+        "Share of its bytes that a start has read, 0 to 1.";
+    LOGGING = Gauge "slotd_log_enabled" []
+        "1 if changes are logged to disk.";
+    LOG_FULL = Gauge "slotd_log_full" []
+        "1 while the log has no room: writes are refused.";
+    LOG_APPENDED = Counter "slotd_log_appended_bytes_total" []
+        "Bytes appended to the log.";
+    LOG_SINCE = Gauge "slotd_log_since_checkpoint_bytes" []
+        "Bytes appended to the log since the last checkpoint began.";
+    LOG_UNSYNCED = Gauge "slotd_log_unsynced_bytes" []
+        "Bytes of the log that are not synced.";
+    LOG_SYNCS = Counter "slotd_log_syncs_total" []
+        "Syncs of files of the log.";
+    LOG_SYNC_TIME = Gauge "slotd_log_last_sync_seconds" []
+        "How long the last sync of the log took.";
+    CHECKPOINTS = Counter "slotd_checkpoints_total" []
+        "Checkpoints taken since the start.";
+    CHECKPOINT_FAILED = Gauge "slotd_checkpoint_failed" []
+        "1 if the last checkpoint came to nothing.";
+    CHECKPOINT_TIME = Gauge "slotd_checkpoint_timestamp_seconds" []
+        "When the last checkpoint was completed; 0: never.";
+    CHECKPOINT_BYTES = Gauge "slotd_checkpoint_bytes" []
+        "Bytes of the last checkpoint.";
+    CHECKPOINT_HOLD = Gauge "slotd_checkpoint_longest_hold_seconds" []
+        "Longest time that a checkpoint held a slot.";
     CLIENTS = Gauge "slotd_connected_clients" []
         "Clients connected.";
     BLOCKED = Gauge "slotd_blocked_clients" []

@@ -9,6 +9,7 @@
 //! Invariant: what an earlier life's log still says is not heard (`Life::number`); a table gives
 //! roles only after the start's judgement of that very table.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use slots::{ClusterSettings, Kept, NewNode, SlotTable, TableVersion, Verdicts};
+use slots::{ClusterSettings, Kept, NewNode, SlotId, SlotTable, TableVersion, Verdicts};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -86,6 +87,8 @@ pub(super) struct Member {
     suspended: AtomicUsize,
     /// The life whose cluster was recovered without this node; 0: none was.
     pub(super) given_up_life: AtomicU64,
+    /// The newest Alone marks that the start found; not set while it still reads the disk.
+    alone: OnceLock<BTreeMap<SlotId, TableVersion>>,
     state: OnceLock<Arc<NodeState>>,
     pub(super) peers: OnceLock<Arc<PeerNet>>,
 }
@@ -93,7 +96,7 @@ pub(super) struct Member {
 impl Member {
     /// A node that has not begun yet.
     pub fn new(dir: DataDir, facts: Facts) -> Arc<Member> {
-        let startup = startup(&dir, facts.claim, dir.kept());
+        let startup = startup(&dir, facts.claim, None);
         let told = startup.identity();
         Arc::new_cyclic(|own| Member {
             own: own.clone(),
@@ -108,6 +111,7 @@ impl Member {
             removed: AtomicBool::new(false),
             suspended: AtomicUsize::new(0),
             given_up_life: AtomicU64::new(0),
+            alone: OnceLock::new(),
             state: OnceLock::new(),
             peers: OnceLock::new(),
         })
@@ -177,6 +181,18 @@ impl Member {
         self.begin_life(None).await
     }
 
+    /// What is on disk was read: from now on the node may ask for its seat.
+    pub fn loaded(&self, alone: BTreeMap<SlotId, TableVersion>) {
+        let alone = self.alone.get_or_init(|| alone);
+        let (number, step) = {
+            // After a life that began meanwhile, or before it: then it knows.
+            let mut life = self.life.write();
+            let evidence = evidence(self.dir.lock().kept(), alone);
+            (life.number, life.startup.found(evidence, clock::now().mono_ns))
+        };
+        self.carry_out(number, step);
+    }
+
     /// Begins a life in a cluster for which this node has never acknowledged anything: it still
     /// has all of that.
     pub async fn begin_anew(&self) -> io::Result<Arc<Cluster>> {
@@ -192,7 +208,8 @@ impl Member {
 
     /// Opens the log of the cluster that the data directory names, and takes part.
     async fn begin_with(&self, kept: Kept) -> io::Result<Arc<Cluster>> {
-        let startup = startup(&self.dir.lock(), self.facts.claim, kept);
+        let evidence = self.alone.get().map(|alone| evidence(kept, alone));
+        let startup = startup(&self.dir.lock(), self.facts.claim, evidence);
         self.begin_life(Some(startup)).await
     }
 
@@ -468,9 +485,13 @@ impl Member {
     }
 }
 
-fn startup(dir: &DataDir, claim: Claim, kept: Kept) -> Startup {
+/// No slot is staged or incomplete: copies that are come with moves.
+fn evidence(kept: Kept, alone: &BTreeMap<SlotId, TableVersion>) -> Evidence {
+    Evidence { kept, alone: alone.clone(), ..Evidence::nothing() }
+}
+
+fn startup(dir: &DataDir, claim: Claim, evidence: Option<Evidence>) -> Startup {
     let Identity { node, store, nonce, .. } = dir.identity();
-    let evidence = Evidence { kept, ..Evidence::nothing() };
     let now_ns = clock::now().mono_ns;
     Startup::new((node, store), dir.boots().clone(), nonce, claim, evidence, now_ns)
 }

@@ -18,19 +18,21 @@ use tokio::sync::Notify;
 
 use crate::announce::OwnAddress;
 use crate::command::{NodeState, Topology};
-use crate::config::{Applied, Start};
+use crate::config::{Applied, Apply, Start};
 use crate::control::orders::{Order, Ordered, Orders, Traffic, View};
 use crate::control::seat::Standing;
 use crate::control::startup::Claim;
 use crate::control::{CaughtUp, Proposed, TableLog};
-use crate::io::data_dir::{DataDir, Opening};
+use crate::io::data_dir::DataDir;
 use crate::io::edges::{RealChores, RealEdges};
 use crate::io::expiry::ExpiryTask;
 use crate::io::peer::{PeerConfig, PeerNet};
+use crate::io::storage::{self, Marks, Storage};
 use crate::io::{clock, listen, log, metrics, signals};
 use crate::metrics::{ClusterFigures, MetricsSource, PeerFigures};
 use crate::peer::greeting::Secret;
 use crate::persist::evidence::Durability;
+use crate::persist::log::Ids;
 use crate::slot::Rooms;
 use crate::vital::vital;
 
@@ -47,11 +49,18 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(20);
 pub async fn run(start: Start) -> io::Result<()> {
     let stop = Arc::new(Notify::new());
     let own = OwnAddress::of(&start, listen::outward_host);
-    let durability = Durability::Memory;
-    let dir = DataDir::open(&start.dir, Opening { durability, restored: start.restored })?;
+    // Nothing is changed in the directory before all in it was looked at: what the marks of the
+    // last run say holds for the next start, too, if this one finds damage.
+    let looked = DataDir::look(&start.dir, start.restored)?;
+    let (node, store) = looked.ids();
+    let ids = Ids { node, store };
+    let found = storage::find(&start.dir, &start.config, ids, looked.trust(), workers())?;
+    let dir = looked.begin(storage::durability_of(&start.config), found.has_log())?;
     let member = Member::new(dir, facts(&start, &own));
-    let state = build(&start, stop.clone(), &member);
-    start.config.carried_out_by(Arc::new(carry_out));
+    let storage = found.storage().clone();
+    let state = build(&start, stop.clone(), &member, &storage);
+    storage.wire(&state, Arc::new(Voice(member.clone())));
+    start.config.carried_out_by(carry_out(storage.clone()));
     // Before the port for nodes: of two nodes on one port the error names the port that was given.
     let backlog = start.config.number("tcp-backlog") as u32;
     let listeners = listen::bind_all(&start.bind, start.port, backlog)?;
@@ -59,12 +68,19 @@ pub async fn run(start: Start) -> io::Result<()> {
     let peers = link(&start, &own, &member)?;
     member.wire_peers(peers.clone());
     metrics::start(&start.config, &state, Some(Arc::new(Voice(member.clone()))))?;
-    let cluster = member.begin().await?;
+    state.loading.begin(clock::now());
     for (address, listener) in listeners {
         tracing::info!(%address, "serving");
         tokio::spawn(vital("accept clients", listen::accept_all(listener, state.clone())));
     }
+    // The table's log goes on meanwhile: it needs this node's vote, not its keys.
+    let loading = tokio::task::spawn_blocking({
+        let state = state.clone();
+        move || found.load(&state)
+    });
+    let cluster = member.begin().await?;
     tokio::spawn(vital("tick", tick(member.clone(), own)));
+    member.loaded(loading.await.map_err(io::Error::other)??);
     let settling = settle_in(member.clone(), start.seeds.clone(), !start.starts_empty);
     tokio::spawn(vital("settle in", settling));
     let name = state.topology().table.node(member.identity().node).map(|row| row.name.clone());
@@ -80,20 +96,29 @@ pub async fn run(start: Start) -> io::Result<()> {
     tracing::info!(signal, "stopping");
     member.suspend();
     member.write_book();
+    member.pass_all_rooms().await;
     member.end().await;
     peers.stop();
+    let is_kept = tokio::task::spawn_blocking(move || storage.stop());
+    let is_kept = is_kept.await.map_err(io::Error::other)?;
+    tracing::info!(is_kept, "stopped");
     member.dir.lock().note_stopped()
 }
 
+/// Threads that serve clients.
+fn workers() -> usize {
+    tokio::runtime::Handle::current().metrics().num_workers()
+}
+
 /// Carries out options that are more than a number to read.
-fn carry_out(option: &'static str, value: &str) -> Applied {
-    match option {
+fn carry_out(storage: Arc<Storage>) -> Apply {
+    Arc::new(move |option, value| match option {
         "loglevel" => {
             log::set_level(value);
             Applied::Done
         }
-        _ => Applied::NotMine,
-    }
+        _ => storage.carry_out(option, value),
+    })
 }
 
 fn facts(start: &Start, own: &OwnAddress) -> Facts {
@@ -110,7 +135,12 @@ fn facts(start: &Start, own: &OwnAddress) -> Facts {
 }
 
 /// Builds a node's state: rooms, commands, no seat yet.
-fn build(start: &Start, stop: Arc<Notify>, member: &Arc<Member>) -> Arc<NodeState> {
+fn build(
+    start: &Start,
+    stop: Arc<Notify>,
+    member: &Arc<Member>,
+    storage: &Arc<Storage>,
+) -> Arc<NodeState> {
     let (chores, due) = RealChores::start();
     let freeing = chores.freeing.clone();
     let rooms = Rooms::new(Box::new(chores));
@@ -124,6 +154,7 @@ fn build(start: &Start, stop: Arc<Notify>, member: &Arc<Member>) -> Arc<NodeStat
         Box::new(RealEdges { stop, freeing }),
         Box::new(Voice(member.clone())),
         Box::new(Voice(member.clone())),
+        Box::new(storage.clone()),
         run_id,
         start.file.as_ref().map(|f| f.display().to_string()),
     ));
@@ -225,9 +256,10 @@ async fn tick(member: Arc<Member>, own: OwnAddress) {
         node.check_memory();
         let now = clock::now();
         node.tick_pause(now);
+        node.tick_log();
         node.rooms.settle();
         node.ask_for_unsure(now.mono_ns);
-        node.promises.tick(now.mono_ns, &node.clients);
+        node.promises.tick(now.mono_ns);
         node.stats.sample_rates(now.mono_ns);
         if let Some(line) = node.stale_line(now) {
             tracing::warn!("{line}");
@@ -299,6 +331,21 @@ impl Orders for Voice {
 
     fn traffic(&self) -> Traffic {
         self.0.traffic()
+    }
+}
+
+impl Marks for Voice {
+    fn note_durability(&self, durability: Durability) -> io::Result<()> {
+        self.0.change_dir(|dir| dir.note_durability(durability))
+    }
+
+    fn note_sync_failed(&self) {
+        // Whoever holds it may wait for the very disk: then the mark cannot be made.
+        let patience = Duration::from_secs(1);
+        let noted = self.0.dir.try_lock_for(patience).map(|mut dir| dir.note_sync_failed());
+        if !matches!(noted, Some(Ok(()))) {
+            tracing::error!("the failed sync could not be noted in the node's file");
+        }
     }
 }
 

@@ -7,8 +7,9 @@
 //! there as soon as the waiter counts as served. Locks are taken room first, waiter second.
 //!
 //! ```text
-//!   Waiting --serve, refuse--> Answered   (reply or MOVED left, letter posted)
-//!      +-------take_back-----> Gone       (time-out, unblock, connection closed)
+//!   Waiting --serve--> Served --settle--> Answered   (its op group is closed: letter posted)
+//!      +----refuse------------------------> Answered   (MOVED left, letter posted)
+//!      +----take_back---------------------> Gone       (time-out, unblock, connection closed)
 //! ```
 
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use slots::{OpIndex, SlotId};
+use slots::SlotId;
 
 use crate::command::client::client_flag;
 use crate::command::mailbox::letter;
+use crate::command::promise::Seen;
 use crate::command::{
     Args, BlockFn, BlockOn, ClientShared, CommandId, Cx, Flow, NodeState, Now, OwnedArgs, Rng,
     TimedBlock, TimeoutReply,
@@ -37,15 +39,21 @@ pub(super) struct Blocked {
     command: CommandId,
     pub deadline_ns: Option<u64>,
     on_timeout: TimeoutReply,
+    /// The round of syncs that it waits for, and the answer then.
+    until_round: Option<(u64, TimeoutReply)>,
 }
 
 impl Blocked {
     /// What it finds now. `ends`: if nothing else, its time is up.
-    fn wake(&self, ends: bool) -> Wake {
-        match &self.waiter {
-            Some(waiter) => waiter.wake(ends),
-            None if ends => Wake::Gone,
-            None => Wake::Waits,
+    fn wake(&self, ends: bool, node: &NodeState) -> Wake {
+        let is_synced = |(round, _): &(u64, TimeoutReply)| {
+            node.promises.log().is_some_and(|log| log.rounds_done() >= *round)
+        };
+        match (&self.waiter, self.until_round.filter(is_synced)) {
+            (Some(waiter), _) => waiter.wake(ends),
+            (None, Some((_, reply))) => Wake::Synced(reply),
+            (None, None) if ends => Wake::Gone,
+            (None, None) => Wake::Waits,
         }
     }
 }
@@ -65,6 +73,8 @@ struct Waiter {
 
 enum State {
     Waiting,
+    /// The reply is there; where its op group lies is known when the group is closed.
+    Served(Vec<u8>),
     Answered(Answer),
     Gone,
 }
@@ -72,7 +82,7 @@ enum State {
 /// What the client finds when it wakes.
 enum Answer {
     /// The reply, and the op group it depends on.
-    Reply(Vec<u8>, SlotId, OpIndex),
+    Reply(Vec<u8>, Seen),
     Refused(SlotId, Refused),
 }
 
@@ -110,10 +120,18 @@ impl Waiting for Waiter {
                 error.write(&mut Reply::new(&mut bytes, self.proto));
             }
         }
-        *state = State::Answered(Answer::Reply(bytes, self.slot, owned.index()));
-        drop(state);
-        self.client.mailbox.post(letter::SERVED);
+        *state = State::Served(bytes);
         Served::Done
+    }
+
+    fn settle(&self, owned: &Owned<'_>) {
+        let mut state = self.state.lock();
+        if let State::Served(bytes) = &mut *state {
+            let bytes = std::mem::take(bytes);
+            *state = State::Answered(Answer::Reply(bytes, Seen::of(owned)));
+            drop(state);
+            self.client.mailbox.post(letter::SERVED);
+        }
     }
 
     fn refuse(&self, refused: Refused) {
@@ -127,16 +145,18 @@ impl Waiting for Waiter {
 }
 
 impl Waiter {
-    /// The answer, if there is one; else the waiter is gone if `ends`, and waits on if not.
+    /// The answer, if there is one; else the waiter is gone if `ends`, and waits on if not. One
+    /// that is being served waits for the letter that comes with the end of the group.
     fn wake(&self, ends: bool) -> Wake {
         let mut state = self.state.lock();
         match &*state {
             State::Waiting if !ends => return Wake::Waits,
+            State::Served(_) => return Wake::Waits,
             State::Waiting | State::Gone | State::Answered(_) => {}
         }
         match std::mem::replace(&mut *state, State::Gone) {
             State::Answered(answer) => Wake::Answered(answer),
-            State::Waiting | State::Gone => Wake::Gone,
+            State::Waiting | State::Served(_) | State::Gone => Wake::Gone,
         }
     }
 }
@@ -145,6 +165,7 @@ impl Waiter {
 enum Wake {
     Waits,
     Answered(Answer),
+    Synced(TimeoutReply),
     Gone,
 }
 
@@ -175,11 +196,12 @@ impl Session {
         let stale = letter::SERVED | letter::UNBLOCK_TIMEOUT | letter::UNBLOCK_ERROR;
         self.client.shared.mailbox.retract(stale);
         owned.block(waiter.clone());
-        let on = TimedBlock { timeout: on.timeout, on_timeout: on.on_timeout };
+        let (timeout, on_timeout) = (on.timeout, on.on_timeout);
+        let on = TimedBlock { timeout, on_timeout, until_round: None };
         self.begin_block(Some(waiter), command, on, node, now)
     }
 
-    /// Makes the client wait for time alone.
+    /// Makes the client wait for time, or for the log.
     pub(super) fn block_timed(
         &mut self,
         command: CommandId,
@@ -200,11 +222,23 @@ impl Session {
         now: Now,
     ) -> Step {
         let deadline_ns = on.timeout.map(|t| now.mono_ns.saturating_add(nanos(t)));
-        let on_timeout = on.on_timeout;
-        self.blocked = Some(Box::new(Blocked { waiter, command, deadline_ns, on_timeout }));
+        let TimedBlock { on_timeout, until_round, .. } = on;
+        let blocked = Blocked { waiter, command, deadline_ns, on_timeout, until_round };
+        if until_round.is_some() {
+            self.await_round(&blocked, node);
+        }
+        self.blocked = Some(Box::new(blocked));
         self.client.shared.set_flag(client_flag::BLOCKED, true);
         node.stats.blocked_clients.fetch_add(1, Ordering::Relaxed);
         Step::Blocked { deadline_ns }
+    }
+
+    /// The round may have ended meanwhile: then nobody else would say so.
+    fn await_round(&self, blocked: &Blocked, node: &NodeState) {
+        node.promises.wake_later(&self.client.shared);
+        if !matches!(blocked.wake(false, node), Wake::Waits) {
+            self.client.shared.mailbox.post(letter::SYNCED);
+        }
     }
 
     /// A letter came, or the deadline passed, while the client was blocked. Appends the reply
@@ -221,14 +255,18 @@ impl Session {
         let timed_out = blocked.deadline_ns.is_some_and(|at| now.mono_ns >= at);
         let unblocked = letters & (letter::UNBLOCK_TIMEOUT | letter::UNBLOCK_ERROR) != 0;
         let mut reply = Reply::new(&mut worker.out, self.client.proto);
-        match blocked.wake(timed_out || unblocked) {
+        match blocked.wake(timed_out || unblocked, node) {
             Wake::Waits => {
+                if blocked.until_round.is_some() {
+                    self.await_round(&blocked, node);
+                }
                 self.blocked = Some(blocked);
                 return false;
             }
-            Wake::Answered(Answer::Reply(bytes, slot, index)) => {
+            Wake::Synced(synced) => synced.write(&mut reply),
+            Wake::Answered(Answer::Reply(bytes, seen)) => {
                 worker.out.extend_from_slice(&bytes);
-                self.promise_index(slot, index, worker, node, start);
+                self.promise_seen(seen, worker, node, start);
             }
             Wake::Answered(Answer::Refused(slot, refused)) => {
                 node.refusal(slot, refused, &self.client.shared).write(&mut reply);
@@ -265,7 +303,7 @@ impl Session {
     /// The connection ends while blocked.
     pub(super) fn abandon_block(&mut self, node: &NodeState) {
         if let Some(blocked) = self.blocked.take() {
-            if let (Wake::Gone, Some(waiter)) = (blocked.wake(true), &blocked.waiter) {
+            if let (Wake::Gone, Some(waiter)) = (blocked.wake(true, node), &blocked.waiter) {
                 leave_line(waiter, node);
             }
             self.end_block(node);

@@ -1,14 +1,10 @@
 //! Replies that may not leave yet: the session's side of the gate (DESIGN 3, INV-7).
 
-use slots::SlotId;
-
-use crate::command::client::client_flag;
-use crate::command::promise::Promises;
+use crate::command::promise::Seen;
 use crate::command::{NodeState, ReplyMode};
-use crate::gate::{Bounds, Fallback, Pressure};
+use crate::gate::{Bounds, Fallback, Pressure, Tag};
 use crate::session::{Session, Worker};
 use crate::slot::Owned;
-use slots::OpIndex;
 
 /// What stands in for a reply whose op may or may not survive.
 const UNKNOWN: &str = "UNKNOWNRESULT the command was executed, but whether it is safe is not known";
@@ -25,26 +21,37 @@ impl Session {
         start: usize,
     ) {
         if node.promises.is_active() {
-            self.promise_index(owned.slot(), owned.index(), worker, node, start);
+            self.promise_seen(Seen::of(owned), worker, node, start);
         }
     }
 
+    /// As `promise`, for one that let go of the slot since.
     #[cold]
-    pub(super) fn promise_index(
+    pub(super) fn promise_seen(
         &self,
-        slot: SlotId,
-        index: OpIndex,
+        seen: Seen,
         worker: &mut Worker,
         node: &NodeState,
         start: usize,
     ) {
+        if let Some(tag) = node.promises.tag_of(seen) {
+            self.promise_tag(tag, worker, node, start);
+        }
+    }
+
+    /// Books that the reply written since `start` may depend on any slot.
+    #[cold]
+    pub(super) fn promise_all(&self, worker: &mut Worker, node: &NodeState, start: usize) {
+        if let Some(tag) = node.promises.tag_of_all() {
+            self.promise_tag(tag, worker, node, start);
+        }
+    }
+
+    fn promise_tag(&self, tag: Tag, worker: &mut Worker, node: &NodeState, start: usize) {
         let end = worker.out.len();
-        // Index 0: the slot never had an op, so there is none that could be lost.
-        let is_free = index == OpIndex(0) || !node.promises.is_active();
-        if start == end || self.client.reply_mode != ReplyMode::On || is_free {
+        if start == end || self.client.reply_mode != ReplyMode::On {
             return;
         }
-        let tag = Promises::tag(slot, index);
         worker.gate.mark(start..end, tag, Fallback::new(UNKNOWN));
         node.promises.note(tag, node.edges.now().mono_ns);
     }
@@ -61,20 +68,14 @@ impl Session {
 
     #[cold]
     fn hold_back_slowly(&mut self, worker: &mut Worker, node: &NodeState) {
-        // Before the marks are asked: whoever raises them later sees the flag.
-        self.client.shared.set_flag(client_flag::GATED, true);
-        let marks = node.promises.marks();
-        if self.replies.is_empty() && worker.gate.is_safe(&marks) {
+        if self.replies.is_empty() && worker.gate.is_safe(&node.promises) {
             worker.gate.clear();
-        } else {
-            self.replies.take(&worker.out, &mut worker.gate);
-            worker.out.clear();
-            self.replies.release(&marks, &mut worker.out);
+            return;
         }
-        drop(marks);
-        if self.replies.is_empty() {
-            self.client.shared.set_flag(client_flag::GATED, false);
-        }
+        self.replies.take(&worker.out, &mut worker.gate);
+        worker.out.clear();
+        node.promises.wake_later(&self.client.shared);
+        self.replies.release(&node.promises, &mut worker.out);
     }
 
     /// May more requests be read while replies wait?
@@ -101,7 +102,7 @@ mod tests {
     }
 
     fn raise(node: &TestNode, key: &str, index: u64) {
-        node.node.promises.raise(tag(key, index), &node.node.clients);
+        node.node.promises.raise(tag(key, index));
     }
 
     #[test]

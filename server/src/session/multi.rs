@@ -262,6 +262,14 @@ impl Session {
                  OOM command not allowed when used memory > 'maxmemory'.",
             ));
         }
+        let writes = |(id, _): &(CommandId, _)| registry().entry(*id).command.writes();
+        if node.promises.is_log_full() && multi.queue.iter().any(writes) {
+            let why = node.log_is_full();
+            return Err(CommandError::Text(format!(
+                "EXECABORT Transaction discarded because of: {}",
+                why.text()
+            )));
+        }
         if multi.poisoned {
             return Err(CommandError::Static(
                 "EXECABORT Transaction discarded because of previous errors.",
@@ -311,6 +319,8 @@ impl Session {
         now: Now,
     ) -> Result<(), CommandError> {
         let start = worker.out.len();
+        let sees_all = |(id, _): &(CommandId, _)| registry().entry(*id).command.sees_all_keys();
+        let sees_all = node.promises.waits_for_syncs() && multi.queue.iter().any(sees_all);
         let mut owned = None;
         if let Some(slot) = slot {
             // Never waits at the lock: a busy room is the session's to wait for.
@@ -341,11 +351,16 @@ impl Session {
             // What expired while it ran is not there for those who wait for it.
             owned.note_time(node.edges.now().unix_ms);
             owned.end_group();
-            self.promise(owned, worker, node, start);
+            if !sees_all {
+                self.promise(owned, worker, node, start);
+            }
         }
         drop(owned);
         if flush_later {
             node.edges.run_long(&mut || node.flush_all(now, slot));
+        }
+        if sees_all {
+            self.promise_all(worker, node, start);
         }
         Ok(())
     }

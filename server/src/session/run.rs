@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use slots::SlotId;
 
 use crate::command::client::client_flag;
+use crate::command::promise::Seen;
 use crate::command::{
     Args, Command, CommandError, CommandId, Cx, Flow, Handler, NodeCx, NodeState, Now, ReplyMode,
     SessionVerb, flag, registry,
@@ -152,7 +153,7 @@ impl Session {
         self.client.authenticated
             && self.multi.is_none()
             && self.client.reply_mode == ReplyMode::On
-            && !(node.pause.is_active() || node.is_down())
+            && !(node.pause.is_active() || node.is_down() || node.promises.is_log_full())
             && (command.flags & flag::DENYOOM == 0 || !node.is_over_maxmemory())
     }
 
@@ -186,6 +187,9 @@ impl Session {
         };
         if node.is_over_maxmemory() && self.takes_memory(command) {
             return self.refuse(Some(id), CommandError::OutOfMemory, worker, start, true);
+        }
+        if node.promises.is_log_full() && command.writes() {
+            return self.refuse(Some(id), node.log_is_full(), worker, start, true);
         }
         if let Handler::Session(verb) = command.handler {
             if verb == SessionVerb::Exec && self.exec_is_paused(node) {
@@ -372,7 +376,8 @@ impl Session {
         let counters = &worker.stats.commands[id.index()];
         counters.calls.add(1);
         worker.stats.processed.add(1);
-        let held = owned.as_deref().map(|o| (o.slot(), o.index()));
+        let is_gated = node.promises.is_active();
+        let seen = owned.as_deref().filter(|_| is_gated).map(Seen::of);
         if let Some(owned) = &mut owned {
             worker.stats.count_lookups(registry().entry(id).command, owned.keys().take_hits());
             worker.stats.changes.add(owned.take_changes());
@@ -411,15 +416,31 @@ impl Session {
                 worker.stats.commands[id.index()].failed.add(1);
             }
         }
-        if let Some((slot, index)) = held
-            && node.promises.is_active()
-        {
-            self.promise_index(slot, index, worker, node, start);
+        if is_gated {
+            self.promise_of(id, seen, worker, node, start);
         }
         if self.client.reply_mode == ReplyMode::On && !self.client.close_after_reply {
             return Ran::Next;
         }
         self.after_reply(worker, start)
+    }
+
+    #[cold]
+    fn promise_of(
+        &self,
+        id: CommandId,
+        seen: Option<Seen>,
+        worker: &mut Worker,
+        node: &NodeState,
+        start: usize,
+    ) {
+        match seen {
+            Some(seen) => self.promise_seen(seen, worker, node, start),
+            None if registry().entry(id).command.sees_all_keys() => {
+                self.promise_all(worker, node, start);
+            }
+            None => {}
+        }
     }
 
     /// CLIENT REPLY drops replies here; a connection that is to end ends here.

@@ -27,7 +27,7 @@ pub use op::{End, Key, Op};
 pub use owned::{Owned, access_clock};
 pub use reading::Reading;
 pub use replay::Replay;
-pub use room::{Admit, Patience, Rooms};
+pub use room::{Admit, HoldExpiry, Patience, Rooms};
 pub use waiters::{Ticket, Waiting, Watch};
 
 /// The key holds a value of another type than the command needs.

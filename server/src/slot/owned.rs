@@ -31,6 +31,10 @@ pub struct Owned<'a> {
     /// The open group as it will stand in the journal; the thread's scratch buffer, taken with
     /// the first op.
     group: Vec<u8>,
+    /// Where groups go: as it was when the hold began, so that no group is written in part.
+    recorder: Option<&'a Recorder>,
+    /// Waiters who were served by the open group.
+    served: Vec<Arc<dyn Waiting>>,
 }
 
 impl<'a> Owned<'a> {
@@ -44,7 +48,16 @@ impl<'a> Owned<'a> {
         now_ms: u64,
     ) -> Owned<'a> {
         let hold = Hold::new(rooms, room, slot, body, now_ms);
-        Owned { hold, epoch, group_open: false, changes: 0, group: Vec::new() }
+        let (group, served) = (Vec::new(), Vec::new());
+        Owned {
+            hold,
+            epoch,
+            group_open: false,
+            changes: 0,
+            group,
+            recorder: rooms.recorder(),
+            served,
+        }
     }
 
     /// The slot.
@@ -119,19 +132,29 @@ impl<'a> Owned<'a> {
             self.serve_ready();
         }
         if !self.group_open {
+            self.settle_served();
             return None;
         }
         self.group_open = false;
         if !self.group.is_empty() {
             self.journal_group();
         }
+        self.settle_served();
         Some(self.hold.body.index)
+    }
+
+    #[inline]
+    fn settle_served(&mut self) {
+        if !self.served.is_empty() {
+            let served = std::mem::take(&mut self.served);
+            served.iter().for_each(|waiter| waiter.settle(self));
+        }
     }
 
     /// Every op of this guard passes here: encoded before it is applied, which may use it up.
     #[inline]
     fn change(&mut self, op: Op<'_>) -> usize {
-        if let Some(recorder) = self.hold.rooms.recorder() {
+        if let Some(recorder) = self.recorder {
             self.record(recorder, &op);
         }
         self.hold.apply_op(op)
@@ -176,7 +199,7 @@ impl<'a> Owned<'a> {
     #[inline]
     fn journal_group(&mut self) {
         let (slot, epoch, index) = (self.hold.slot, self.epoch, self.hold.body.index);
-        if let Some(recorder) = self.hold.rooms.recorder() {
+        if let Some(recorder) = self.recorder {
             self.hold.body.journaled = recorder.journal.append(slot, epoch, index, &self.group).at;
         }
         self.group.clear();
@@ -186,7 +209,7 @@ impl<'a> Owned<'a> {
     /// without a journal, and before the first group.
     #[inline]
     pub fn position(&self) -> Option<Position> {
-        let recorder = self.hold.rooms.recorder()?;
+        let recorder = self.recorder?;
         let at = self.hold.body.journaled;
         (at != 0).then(|| Position { lane: recorder.journal.lane(self.hold.slot), at })
     }
@@ -198,7 +221,7 @@ impl<'a> Owned<'a> {
 
     #[cold]
     fn expire_met(&mut self) {
-        if self.hold.rooms.totals.hold_expiry.load(Ordering::Relaxed) {
+        if self.hold.rooms.totals.hold_expiry.holds() {
             drop(self.hold.body.keys.take_met_expired());
             return;
         }
@@ -225,7 +248,11 @@ impl<'a> Owned<'a> {
             {
                 last = Some(waiter.ticket());
                 match waiter.serve(&key, self) {
-                    Served::Done | Served::Gone => self.unblock(&*waiter),
+                    Served::Done => {
+                        self.unblock(&*waiter);
+                        self.served.push(waiter);
+                    }
+                    Served::Gone => self.unblock(&*waiter),
                     Served::StillWaiting => {}
                 }
             }

@@ -5,7 +5,7 @@
 //! (DESIGN 3). Long commands that run where blocking is allowed may wait at the lock itself.
 //! Never two rooms' locks at once, never a lock across an await.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -101,8 +101,32 @@ pub struct Totals {
     pub op_groups: AtomicU64,
     /// Changes by commands that no worker counted (`WorkerStats::changes` has the others).
     pub dirty: AtomicU64,
-    /// Expired keys stay (CLIENT PAUSE WRITE): hidden, not deleted.
-    pub hold_expiry: AtomicBool,
+    /// Expired keys stay: hidden, not deleted.
+    pub hold_expiry: HoldExpiry,
+}
+
+/// Why expired keys are not deleted for now; each reason comes and goes by itself.
+#[derive(Debug, Default)]
+pub struct HoldExpiry(AtomicU8);
+
+impl HoldExpiry {
+    /// CLIENT PAUSE: a delete is a write.
+    pub const PAUSED: u8 = 1;
+    /// The log has no room for it.
+    pub const LOG_FULL: u8 = 2;
+
+    /// The reason holds from now on, or no more.
+    pub fn set(&self, reason: u8, holds: bool) {
+        match holds {
+            true => self.0.fetch_or(reason, Ordering::SeqCst),
+            false => self.0.fetch_and(!reason, Ordering::SeqCst),
+        };
+    }
+
+    /// Does any reason hold?
+    pub fn holds(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
 }
 
 /// The result of knocking at a room's door.
@@ -130,6 +154,8 @@ pub struct Rooms {
     /// Slots whose note nobody may have met yet.
     unmet: Mutex<Vec<SlotId>>,
     recorder: OnceLock<Recorder>,
+    /// Op groups go to the recorder.
+    is_recording: AtomicBool,
 }
 
 impl Rooms {
@@ -147,20 +173,31 @@ impl Rooms {
             chores,
             unmet: Mutex::default(),
             recorder: OnceLock::new(),
+            is_recording: AtomicBool::new(false),
         }
     }
 
-    /// From now on every op group goes to `journal`, encoded by `encode`. Once, before anything
-    /// is served: what was changed before is in no stream.
+    /// From now on every op group goes to `journal`, encoded by `encode`. Once. What was changed
+    /// before, and what is changed by holds that began before (`pass_all` waits for them), is in no
+    /// stream.
     pub fn set_journal(&self, journal: Arc<dyn Journal>, encode: EncodeOp) {
         let was_set = self.recorder.set(Recorder { journal, encode }).is_err();
         assert!(!was_set, "the journal is set once");
+        self.is_recording.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on no op group goes anywhere: the stream ends here, for good.
+    pub fn stop_journal(&self) {
+        self.is_recording.store(false, Ordering::SeqCst);
     }
 
     /// The journal, if there is one: a load and a predictable branch.
     #[inline]
     pub(super) fn recorder(&self) -> Option<&Recorder> {
-        self.recorder.get()
+        match self.is_recording.load(Ordering::Relaxed) {
+            true => self.recorder.get(),
+            false => None,
+        }
     }
 
     pub(crate) fn room(&self, slot: SlotId) -> &Room {
@@ -323,6 +360,10 @@ impl Rooms {
             self.journal_drop(slot, body);
             self.let_go(room, body);
         }
+        if ownership == Ownership::Owned && body.next_expiry_ms != u64::MAX {
+            // Whoever passed by while the slot was not served forgot about it.
+            self.chores.expiry_due(slot, body.next_expiry_ms);
+        }
     }
 
     /// A life of the slot ends with a group of its own: else a replay would join it to the next.
@@ -417,7 +458,9 @@ impl Room {
 
 /// Meets a table change: those who waited for the slot are refused if it is not ours.
 pub(crate) fn meet_change(body: &mut Body, ownership: Ownership, epoch: Epoch) {
-    body.epoch = epoch;
+    if ownership != Ownership::Unknown {
+        body.epoch = epoch;
+    }
     // Under a seal blocked clients stay blocked (PROTOCOL 4).
     let refused = match ownership {
         Ownership::Owned | Ownership::Sealed => return,
@@ -427,5 +470,48 @@ pub(crate) fn meet_change(body: &mut Body, ownership: Ownership, epoch: Epoch) {
     };
     if let Some(mut hall) = body.hall.take() {
         hall.evict(refused);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slot::{Key, Op};
+    use crate::store::table::{Expiry, Table};
+
+    /// Notes what is due.
+    #[derive(Default)]
+    struct Due(Arc<Mutex<Vec<(SlotId, u64)>>>);
+
+    impl Chores for Due {
+        fn expiry_due(&self, slot: SlotId, at_ms: u64) {
+            self.0.lock().push((slot, at_ms));
+        }
+        fn free(&self, _: Box<Object>) {}
+        fn free_table(&self, _: Table<Object>) {}
+    }
+
+    #[test]
+    fn the_expiry_of_a_slot_that_comes_back_is_due_again() {
+        let (due, slot) = (Due::default(), SlotId::FIRST);
+        let noted = due.0.clone();
+        let rooms = Rooms::new(Box::new(due));
+        let (key, expiry) = (Key::new(b"k"), Expiry::At(7));
+        rooms.replay(slot, 1).apply(Op::SetString { key, value: b"v", expiry });
+        assert_eq!(std::mem::take(&mut *noted.lock()), [(slot, 7)]);
+        rooms.install(slot, Ownership::Unknown, Epoch(3));
+        assert!(noted.lock().is_empty(), "nobody serves it");
+        rooms.install(slot, Ownership::Owned, Epoch(3));
+        assert_eq!(std::mem::take(&mut *noted.lock()), [(slot, 7)]);
+    }
+
+    #[test]
+    fn content_keeps_its_epoch_while_the_node_has_no_seat() {
+        let (rooms, slot) = (Rooms::new(Box::new(Due::default())), SlotId::FIRST);
+        rooms.replay(slot, 1).set_place(Epoch(3), OpIndex(9));
+        rooms.install(slot, Ownership::Unknown, Epoch(8));
+        assert_eq!(rooms.read(slot).epoch(), Epoch(3));
+        rooms.install(slot, Ownership::Owned, Epoch(8));
+        assert_eq!(rooms.read(slot).epoch(), Epoch(8));
     }
 }

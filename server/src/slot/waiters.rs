@@ -15,7 +15,7 @@ use crate::slot::admission::Refused;
 /// What came of an attempt to serve a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It has its reply and is gone.
+    /// It has its reply and is gone; `settle` is called when the group is closed.
     Done,
     /// Its command would still block; it keeps its place.
     StillWaiting,
@@ -36,6 +36,9 @@ pub trait Waiting: Send + Sync {
     /// `ready` received data: runs the command on it under the lock and delivers the reply, if
     /// that did not block.
     fn serve(&self, ready: &[u8], owned: &mut Owned<'_>) -> Served;
+    /// The group in which it was served is closed, and its place in the log known: the client may
+    /// be told. Under the same lock hold.
+    fn settle(&self, owned: &Owned<'_>);
     /// The slot is not this node's any more: delivers exactly one refusal.
     fn refuse(&self, refused: Refused);
 }
@@ -229,6 +232,7 @@ mod tests {
             *self.served.lock() = Some(ready.to_vec());
             Served::Done
         }
+        fn settle(&self, _: &Owned<'_>) {}
         fn refuse(&self, _: Refused) {
             self.refused.fetch_add(1, Ordering::SeqCst);
         }

@@ -125,6 +125,7 @@ impl WorldNode {
             Box::new(WorldEdges { dial: dial.clone() }),
             Box::new(LogEnd(mouth.clone())),
             Box::new(LogEnd(mouth.clone())),
+            Box::new(slotd::command::disk::NoDisk),
             "0123456789abcdef0123456789abcdef01234567".to_owned(),
             None,
         ));
@@ -135,7 +136,7 @@ impl WorldNode {
         let mut node = WorldNode {
             state,
             ledger,
-            startup: Startup::new(who, record, nonce, claim, evidence, now_ns),
+            startup: Startup::new(who, record, nonce, claim, Some(evidence), now_ns),
             wants: Wants::default(),
             worker,
             sessions: BTreeMap::new(),

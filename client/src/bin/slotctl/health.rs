@@ -64,6 +64,7 @@ pub(crate) fn judge(survey: &Survey, lag: Lag) -> Health {
             format!("{} is outside: the table's log does not reach it yet", seen.name())
         }),
     );
+    problems.extend(survey.nodes.iter().filter_map(on_disk));
     match (apart(survey), lag) {
         (Some(text), Lag::Moment) => notes.push(text),
         (Some(text), Lag::Lasting(time)) => {
@@ -96,6 +97,23 @@ fn no_answer(seen: &Seen) -> Option<String> {
         Answer::Silent(why) => Some(format!("{name} does not answer at {at}: {why}")),
         Answer::Stranger(who) => Some(format!("{name} is not found at {at}: {who}")),
     }
+}
+
+/// A node that does not serve because of its disk.
+fn on_disk(seen: &Seen) -> Option<String> {
+    let (name, disk) = (seen.name(), seen.best_row().disk.as_ref()?);
+    if let Some(loading) = &disk.loading {
+        let left = match loading.left_s {
+            Some(left) => format!(", some {} s are left", left.max(1)),
+            None => String::new(),
+        };
+        return Some(format!("{name} is loading its disk: {} %{left}", loading.percent));
+    }
+    if let Some(why) = &disk.log_full {
+        return Some(format!("{name} refuses writes, its log has no room: {why}"));
+    }
+    let why = disk.checkpoint_failure.as_ref()?;
+    Some(format!("{name} could not take a checkpoint, its log grows: {why}"))
 }
 
 /// A node that answers slotctl and that other nodes do not hear.
@@ -179,7 +197,11 @@ pub(crate) fn word(survey: &Survey, seen: &Seen) -> &'static str {
         Answer::Stranger(_) => "not there",
         Answer::Own(_) if unheard(survey, seen).is_some() => "unheard",
         Answer::Own(_) if suspected(survey, &seen.row) => "suspect",
-        Answer::Own(_) => "up",
+        Answer::Own(_) => match &seen.best_row().disk {
+            Some(disk) if disk.loading.is_some() => "loading",
+            Some(disk) if disk.log_full.is_some() => "disk full",
+            _ => "up",
+        },
     }
 }
 
@@ -196,6 +218,8 @@ pub(crate) fn leader(status: &Status) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use slots::admin::{DiskStatus, LoadingStatus};
+
     use super::*;
     use crate::survey::samples::{id, survey};
 
@@ -254,6 +278,28 @@ mod tests {
             Ok(status)
         });
         assert!(health.problems[0].contains("none hears a leader with a majority"));
+    }
+
+    #[test]
+    fn a_node_that_does_not_serve_because_of_its_disk_is_a_problem() {
+        let check = |disk: DiskStatus, want: &str, word: &str| {
+            let survey = survey(|n, mut status| {
+                status.nodes[n].disk = Some(disk.clone()).filter(|_| n == 1);
+                Ok(status)
+            });
+            assert_eq!(judge(&survey, Lag::Moment).problems, [want]);
+            assert_eq!(super::word(&survey, &survey.nodes[1]), word);
+        };
+        let loading = Some(LoadingStatus { percent: 42, left_s: Some(13) });
+        let disk = DiskStatus { loading, ..DiskStatus::default() };
+        check(disk, "node-b is loading its disk: 42 %, some 13 s are left", "loading");
+        let disk = DiskStatus { log_full: Some("no space".into()), ..DiskStatus::default() };
+        check(disk, "node-b refuses writes, its log has no room: no space", "disk full");
+        let checkpoint_failure = Some("cannot write checkpoint/part.1".to_owned());
+        let disk = DiskStatus { checkpoint_failure, ..DiskStatus::default() };
+        let want = "node-b could not take a checkpoint, its log grows: cannot write \
+            checkpoint/part.1";
+        check(disk, want, "up");
     }
 
     #[test]

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use crate::command::disk::{Begun, NotBegun, save_points};
 use crate::command::flag::{
-    ADMIN, ALLOW_BUSY, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE,
+    ADMIN, ALLOW_BUSY, FAST, LOADING, LONG, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE,
 };
 use crate::command::{
-    Args, Command, CommandError, Group, Handler, NodeCx, Outcome, TimedBlock, TimeoutReply,
+    Args, Command, CommandError, Group, Handler, NodeCx, NodeState, Outcome, TimedBlock,
+    TimeoutReply,
 };
 use crate::store::number::parse_i64;
 
@@ -28,7 +30,7 @@ pub const COMMANDS: &[Command] = &[
         name: "shutdown",
         arity: -1,
         handler: Handler::Node(shutdown),
-        flags: ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY,
+        flags: ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY | LONG,
         summary: "Synchronously saves the database(s) to disk and shuts down the Redis server.",
         complexity: "O(N) when saving, where N is the total number of keys in all databases when \
                      saving data, otherwise O(1)",
@@ -85,8 +87,8 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "save",
         arity: 1,
-        handler: Handler::Node(refuse_save),
-        flags: ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING,
+        handler: Handler::Node(save),
+        flags: ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING | LONG,
         summary: "Synchronously saves the database(s) to disk.",
         complexity: "O(N) where N is the total number of keys in all databases",
         ..BASE
@@ -94,7 +96,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "bgsave",
         arity: -1,
-        handler: Handler::Node(refuse_save),
+        handler: Handler::Node(bgsave),
         flags: ADMIN | NOSCRIPT | NO_ASYNC_LOADING,
         summary: "Asynchronously saves the database(s) to disk.",
         ..BASE
@@ -102,7 +104,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "bgrewriteaof",
         arity: 1,
-        handler: Handler::Node(refuse_save),
+        handler: Handler::Node(bgrewriteaof),
         flags: ADMIN | NOSCRIPT | NO_ASYNC_LOADING,
         summary: "Asynchronously rewrites the append-only file to disk.",
         ..BASE
@@ -110,7 +112,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "lastsave",
         arity: 1,
-        handler: Handler::Node(refuse_save),
+        handler: Handler::Node(lastsave),
         flags: LOADING | STALE | FAST,
         summary: "Returns the Unix timestamp of the last successful save to disk.",
         ..BASE
@@ -128,8 +130,9 @@ fn time(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Ends the node. There is nothing to wait for and nowhere to save to yet, so NOW and FORCE
-/// change nothing, and SAVE is refused rather than losing what it asks to keep.
+/// Ends the node. There are no followers to wait for yet, so NOW changes nothing; with SAVE, or
+/// with save points and no log, a checkpoint comes first, and its failure keeps the node up unless
+/// FORCE is given.
 fn shutdown(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     let has = |word: &str| args.from(1).any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
     let known = |arg: &[u8]| {
@@ -144,8 +147,17 @@ fn shutdown(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     if has("ABORT") {
         return Err(CommandError::Static("ERR No shutdown in progress."));
     }
-    if has("SAVE") {
-        return Err(NOT_KEPT);
+    let live = cx.node.config.live();
+    let by_points = !save_points(live).is_empty() && cx.node.disk.figures().log.is_none();
+    let saves = has("SAVE") || by_points && !has("NOSAVE");
+    if saves && let Err(error) = save_now(cx) {
+        if !has("FORCE") {
+            return Err(CommandError::err(format_args!(
+                "Errors trying to SHUTDOWN. Check logs. ({})",
+                error.text()
+            )));
+        }
+        tracing::warn!(error = error.text(), "ending without a checkpoint, by SHUTDOWN FORCE");
     }
     cx.client.close_after_reply = true;
     cx.node.edges.shut_down();
@@ -156,27 +168,54 @@ fn shutdown(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
 /// asked for, else after the timeout.
 fn wait(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     let wanted = parse_i64(args.at(1)).ok_or(CommandError::NotInteger)?;
-    let timeout_ms = match parse_i64(args.at(2)) {
-        None => return Err(CommandError::err("timeout is not an integer or out of range")),
-        Some(..0) => return Err(CommandError::Static("ERR timeout is negative")),
-        Some(ms) if ms > MAX_WAIT_MS => {
-            return Err(CommandError::Static("ERR timeout is out of range"));
-        }
-        Some(ms) => ms as u64,
-    };
+    let timeout = timeout_of(args.at(2))?;
     if wanted <= 0 {
         cx.reply.int(0);
         return Ok(());
     }
-    cx.block = Some(TimedBlock {
-        timeout: (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms)),
-        on_timeout: TimeoutReply::Int(0),
-    });
+    cx.block = Some(TimedBlock { timeout, on_timeout: TimeoutReply::Int(0), until_round: None });
     Ok(())
 }
 
-fn waitaof(_: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
-    Err(CommandError::Static("ERR WAITAOF: this node keeps no append-only log yet"))
+/// The last word of WAIT and WAITAOF; `None` = for ever.
+fn timeout_of(word: &[u8]) -> Result<Option<Duration>, CommandError> {
+    match parse_i64(word) {
+        None => Err(CommandError::err("timeout is not an integer or out of range")),
+        Some(..0) => Err(CommandError::Static("ERR timeout is negative")),
+        Some(ms) if ms > MAX_WAIT_MS => Err(CommandError::Static("ERR timeout is out of range")),
+        Some(0) => Ok(None),
+        Some(ms) => Ok(Some(Duration::from_millis(ms as u64))),
+    }
+}
+
+/// Waits until all that was written so far, by whomever, is synced in the own log: a round of
+/// syncs that begins now reaches every lane. Copies on other nodes do not count yet.
+fn waitaof(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
+    let in_range = |word, max| parse_i64(word).filter(|n| (0..=max).contains(n));
+    let local = in_range(args.at(1), 1)
+        .ok_or(CommandError::Static("ERR value is out of range, value must between 0 and 1"))?;
+    let copies = in_range(args.at(2), i64::MAX)
+        .ok_or(CommandError::Static("ERR value is out of range, must be positive"))?;
+    let timeout = timeout_of(args.at(3))?;
+    let is_logging = cx.node.disk.figures().log.is_some();
+    if local > 0 && !is_logging {
+        return Err(CommandError::Static(
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+        ));
+    }
+    let log = cx.node.promises.log().filter(|_| is_logging);
+    let round = log.map(|log| log.round_for_now());
+    let synced = log.zip(round).map_or(0, |(log, round)| i64::from(log.rounds_done() >= round));
+    if synced >= local && copies == 0 {
+        TimeoutReply::Pair(synced, 0).write(&mut cx.reply);
+        return Ok(());
+    }
+    cx.block = Some(TimedBlock {
+        timeout,
+        on_timeout: TimeoutReply::Pair(synced, 0),
+        until_round: round.filter(|_| copies == 0).map(|round| (round, TimeoutReply::Pair(1, 0))),
+    });
+    Ok(())
 }
 
 fn role(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
@@ -191,11 +230,59 @@ fn replicaof(_: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
     Err(CommandError::Static("ERR REPLICAOF not allowed in cluster mode."))
 }
 
-const NOT_KEPT: CommandError =
-    CommandError::Static("ERR nothing was saved: this node keeps its data in memory only");
+const UNDER_WAY: CommandError = CommandError::Static("ERR Background save already in progress");
 
-fn refuse_save(_: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
-    Err(NOT_KEPT)
+fn not_begun(why: NotBegun) -> CommandError {
+    match why {
+        NotBegun::UnderWay => UNDER_WAY,
+        NotBegun::Because(why) => CommandError::err(format_args!("nothing was saved: {why}")),
+    }
+}
+
+fn save_now(cx: &mut NodeCx<'_>) -> Outcome {
+    cx.node.disk.take_checkpoint().map_err(not_begun)
+}
+
+/// A checkpoint, and the answer when it is on disk. Other connections are served meanwhile.
+fn save(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
+    save_now(cx)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn bgsave(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
+    let later = match args.len() {
+        1 => false,
+        2 if args.at(1).eq_ignore_ascii_case(b"SCHEDULE") => true,
+        _ => return Err(CommandError::Syntax),
+    };
+    cx.reply.simple(match cx.node.disk.begin_checkpoint(later).map_err(not_begun)? {
+        Begun::Now => "Background saving started",
+        Begun::Later => "Background saving scheduled",
+    });
+    Ok(())
+}
+
+/// The log is made shorter by a checkpoint: the same order as BGSAVE, in Redis's other words.
+fn bgrewriteaof(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
+    cx.reply.simple(match cx.node.disk.begin_checkpoint(true).map_err(not_begun)? {
+        Begun::Now => "Background append only file rewriting started",
+        Begun::Later => "Background append only file rewriting scheduled",
+    });
+    Ok(())
+}
+
+fn lastsave(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
+    cx.reply.int((last_save_ms(cx.node) / 1000) as i64);
+    Ok(())
+}
+
+/// When the last checkpoint was completed, unix ms; the start, if there was none since.
+pub(super) fn last_save_ms(node: &NodeState) -> u64 {
+    match node.disk.figures().last_checkpoint_ms {
+        0 => node.started.unix_ms,
+        at => at,
+    }
 }
 
 #[cfg(test)]

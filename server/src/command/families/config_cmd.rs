@@ -4,7 +4,7 @@
 //! node (collection limits, maxmemory) is in force before it answers.
 
 use crate::command::families::help;
-use crate::command::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use crate::command::flag::{ADMIN, LOADING, LONG, NOSCRIPT, STALE};
 use crate::command::{Args, Command, CommandError, Group, Handler, NodeCx, Outcome};
 
 /// CONFIG.
@@ -64,6 +64,8 @@ const SUBCOMMANDS: &[Command] = &[
         name: "set",
         arity: -4,
         handler: Handler::Node(set),
+        // Switching the log on makes files.
+        flags: ADMIN | NOSCRIPT | LOADING | STALE | LONG,
         summary: "Sets configuration parameters in-flight.",
         complexity: "O(N) when N is the number of configuration parameters provided",
         ..SUB

@@ -7,17 +7,17 @@
 
 use slots::{SLOTS, SlotId};
 
-use crate::command::flag::{DANGEROUS, FAST, LONG, WRITES_NODE};
+use crate::command::flag::{ALL_KEYS, DANGEROUS, FAST, LONG, WRITES_NODE};
 use crate::command::{Args, Command, CommandError, Group, Handler, NodeCx, Outcome};
 use crate::slot::{Op, Patience};
 
 mod scan;
 
-const NODE: Command = Command { group: Group::Generic, ..Command::BASE };
+const NODE: Command = Command { group: Group::Generic, flags: ALL_KEYS, ..Command::BASE };
 const FLUSH: Command = Command {
     arity: -1,
     handler: Handler::Node(flush),
-    flags: LONG | WRITES_NODE | DANGEROUS,
+    flags: LONG | WRITES_NODE | DANGEROUS | ALL_KEYS,
     group: Group::Server,
     complexity: "O(N) where N is the total number of keys in all databases",
     ..Command::BASE
@@ -29,7 +29,7 @@ pub const COMMANDS: &[Command] = &[
         name: "dbsize",
         arity: 1,
         handler: Handler::Node(dbsize),
-        flags: FAST,
+        flags: FAST | ALL_KEYS,
         group: Group::Server,
         summary: "Returns the number of keys in the database.",
         ..NODE
@@ -45,7 +45,7 @@ pub const COMMANDS: &[Command] = &[
         name: "keys",
         arity: 2,
         handler: Handler::Node(scan::keys),
-        flags: LONG | DANGEROUS,
+        flags: LONG | DANGEROUS | ALL_KEYS,
         summary: "Returns all key names that match a pattern.",
         complexity: "O(N) with N being the number of keys in the database, under the assumption \
             that the key names in the database and the given pattern have limited length.",

@@ -1,16 +1,17 @@
 //! Options: the data directory and what is kept on disk.
 //!
-//! There is no log on disk yet: options that would need one refuse, the others say so.
+//! Redis's names. What Redis writes as two kinds of files (AOF and RDB) is one here: a log with
+//! checkpoints; options about the form of Redis's files do nothing and say so.
 
 use super::INT_MAX;
 use crate::config::declaration::{Change, Declaration};
 use crate::config::special::Special;
 use crate::config::value::Kind;
 
-const NO_LOG: &str = "slotd keeps no append-only log yet: only 'no' is possible";
-
-const NO_LOG_YET: &str = "there is no append-only log yet.";
-const NO_SNAPSHOTS: &str = "slotd writes no RDB files.";
+const OWN_LOG: &str = "the log has a form of its own (manual, chapter disk).";
+const NO_RDB: &str = "slotd writes no RDB files.";
+const ALWAYS_WHOLE: &str = "a torn end is always cut, and damage before it always stops the start.";
+const NO_EDGE: &str = "the node was started without what carries this out";
 
 pub(super) const OPTIONS: &[Declaration] = &[
     Declaration::new("dir", Kind::Text, ".", "Where the node keeps its files; created if missing.")
@@ -20,65 +21,65 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "appendonly",
         Kind::Flag,
         "no",
-        "Whether writes are logged to disk; 'yes' is refused until the log exists.",
+        "Whether writes are logged to disk.",
     )
-    .check(|v| if v.number == 1 { Err(NO_LOG) } else { Ok(()) }),
+    .change(Change::Edge(NO_EDGE)),
     Declaration::new(
         "appendfsync",
         Kind::Choice(&["everysec", "always", "no"]),
         "everysec",
-        "When the log is forced to disk.",
+        "When the log is forced to disk: before each answer, once a second, or when the kernel likes.",
     )
-    .compat(NO_LOG_YET),
+    .change(Change::Edge(NO_EDGE)),
     Declaration::new(
         "no-appendfsync-on-rewrite",
         Kind::Flag,
         "no",
         "Do not force the log to disk while it is rewritten.",
     )
-    .compat(NO_LOG_YET),
+    .compat("a checkpoint does not stand in the log's way."),
     Declaration::new("appendfilename", Kind::Text, "appendonly.aof", "Name of the log.")
         .startup()
-        .compat(NO_LOG_YET),
+        .compat(OWN_LOG),
     Declaration::new("appenddirname", Kind::Text, "appendonlydir", "Directory of the log.")
         .startup()
-        .compat(NO_LOG_YET),
+        .compat(OWN_LOG),
     Declaration::new(
         "auto-aof-rewrite-percentage",
         Kind::Integer { min: 0, max: INT_MAX },
         "100",
-        "Growth of the log that starts a rewrite.",
+        "Growth of the log, in percent of the last checkpoint, that begins the next; 0 = none does.",
     )
-    .compat(NO_LOG_YET),
+    .live(|live, v| live.auto_checkpoint_percent.put(v)),
     Declaration::new(
         "auto-aof-rewrite-min-size",
         Kind::Memory { min: 0, max: i64::MAX as u64 },
         "67108864",
-        "Smallest log that is rewritten.",
+        "Bytes of log below which no checkpoint begins by itself.",
     )
-    .compat(NO_LOG_YET),
+    .live(|live, v| live.auto_checkpoint_min_bytes.put(v)),
     Declaration::new("aof-load-truncated", Kind::Flag, "yes", "Load a log cut short.")
-        .compat(NO_LOG_YET),
+        .compat(ALWAYS_WHOLE),
     Declaration::new("aof-use-rdb-preamble", Kind::Flag, "yes", "Start the log with a snapshot.")
-        .compat(NO_LOG_YET),
+        .compat(OWN_LOG),
     Declaration::new("aof-timestamp-enabled", Kind::Flag, "no", "Put times into the log.")
-        .compat(NO_LOG_YET),
+        .compat(OWN_LOG),
     Declaration::new("aof-disable-auto-gc", Kind::Flag, "no", "Keep old files of the log.")
-        .compat(NO_LOG_YET),
+        .compat(OWN_LOG),
     Declaration::new(
         "aof-rewrite-incremental-fsync",
         Kind::Flag,
         "yes",
         "Force a rewritten log to disk piece by piece.",
     )
-    .compat(NO_LOG_YET),
+    .compat("checkpoints are always written so."),
     Declaration::new(
         "save",
         Kind::Special(Special::SavePoints),
         "",
-        "After how many seconds and changes a snapshot is written.",
+        "After how many seconds and changes a checkpoint is written.",
     )
-    .compat(NO_SNAPSHOTS),
+    .live(|live, v| live.save_points.put(v)),
     Declaration::new(
         "dbfilename",
         Kind::Special(Special::BaseName),
@@ -86,21 +87,21 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "Name of the snapshot.",
     )
     .change(Change::Protected)
-    .compat(NO_SNAPSHOTS),
+    .compat(NO_RDB),
     Declaration::new("rdbcompression", Kind::Flag, "yes", "Compress snapshots.")
-        .compat(NO_SNAPSHOTS),
+        .compat(NO_RDB),
     Declaration::new("rdbchecksum", Kind::Flag, "yes", "Put a checksum into snapshots.")
         .startup()
-        .compat(NO_SNAPSHOTS),
+        .compat(NO_RDB),
     Declaration::new(
         "rdb-save-incremental-fsync",
         Kind::Flag,
         "yes",
         "Force snapshots to disk piece by piece.",
     )
-    .compat(NO_SNAPSHOTS),
+    .compat(NO_RDB),
     Declaration::new("rdb-del-sync-files", Kind::Flag, "no", "Delete snapshots made for replicas.")
-        .compat(NO_SNAPSHOTS),
+        .compat(NO_RDB),
     Declaration::new(
         "rdb-key-save-delay",
         Kind::Integer { min: i32::MIN as i64, max: INT_MAX },
@@ -108,7 +109,7 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "Microseconds to wait at each key of a snapshot.",
     )
     .hidden()
-    .compat(NO_SNAPSHOTS),
+    .compat(NO_RDB),
     Declaration::new(
         "key-load-delay",
         Kind::Integer { min: i32::MIN as i64, max: INT_MAX },
@@ -116,7 +117,7 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "Microseconds to wait at each key loaded.",
     )
     .hidden()
-    .compat(NO_SNAPSHOTS),
+    .compat(NO_RDB),
     Declaration::new(
         "loading-process-events-interval-bytes",
         Kind::Integer { min: 1024, max: INT_MAX },
@@ -124,14 +125,14 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "Bytes loaded between two looks at clients.",
     )
     .hidden()
-    .compat(NO_SNAPSHOTS),
+    .compat(NO_RDB),
     Declaration::new(
         "stop-writes-on-bgsave-error",
         Kind::Flag,
         "yes",
         "Refuse writes after a failed snapshot.",
     )
-    .compat(NO_SNAPSHOTS),
+    .compat(NO_RDB),
     Declaration::new(
         "sanitize-dump-payload",
         Kind::Choice(&["no", "yes", "clients"]),

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::gate::Watermarks;
 
 const fn tag(lane: u16, position: u64, set: u32) -> Tag {
     Tag { lane, position, set }

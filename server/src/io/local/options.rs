@@ -26,13 +26,14 @@ Usage: slotd local [--nodes N] [--port BASE] [--dir DIR] [-- OPTION...]
 
 Starts a cluster on this machine, for trying things out: N nodes, each its own process, with the
 slots split evenly among them (with a DIR from before: as they were; more nodes than before join
-without slots). A node that ends unasked is started again; its keys, which it held
-in memory, are gone. Ctrl-C, SIGTERM or closing the terminal ends all of them.
+without slots). A node that ends unasked is started again and reads its keys from its log (with
+-- --appendonly no they are in memory only, and gone). Ctrl-C, SIGTERM or closing the terminal ends all of them.
 
   --nodes N      number of nodes, 1 to 26 (3)
   --port BASE    port of the first node, node-a; the others follow (7001)
   --dir DIR      data and logs (./slotd-local): DIR/node-a holds what node-a keeps, DIR/node-a/log
-                 what it printed. Started again in the same DIR, nodes keep ids, slots and table
+                 what it printed. Started again in the same DIR, nodes keep ids, slots, table and
+                 keys
   -- OPTION...   options of slotd, passed on to every node: -- --maxmemory 100mb
 
 Exit codes: 0 ended by a signal, 1 the cluster did not start (a port in use, DIR not writable, a

@@ -115,7 +115,8 @@ fn command(plan: &NodePlan) -> io::Result<Command> {
     if let Some(port) = plan.joins {
         command.args(["--join", &format!("127.0.0.1:{port}")]);
     }
-    command.args(&plan.passed_on);
+    // What is passed on may say otherwise.
+    command.args(["--appendonly", "yes"]).args(&plan.passed_on);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     // A group of its own: Ctrl-C reaches this process alone, which ends the nodes in order.
     command.process_group(0).kill_on_drop(true);

@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::REDIS_VERSION;
+use crate::command::disk::DiskFigures;
+use crate::command::families::admin::last_save_ms;
 use crate::command::stats::Counter;
 use crate::command::{NodeState, Now, registry};
 
@@ -146,25 +149,76 @@ pub(super) fn memory(text: &mut String, node: &NodeState, _: Now) {
     line!(text, "lazyfreed_objects:{freed}");
 }
 
-/// Nothing is kept on disk yet: the fields that tools wait on say so.
-pub(super) fn disk(text: &mut String, node: &NodeState, _: Now) {
-    line!(text, "loading:0");
+pub(super) fn disk(text: &mut String, node: &NodeState, now: Now) {
+    let disk = node.disk.figures();
+    let loading = node.loading.figures(now);
+    line!(text, "loading:{}", u8::from(loading.is_some()));
     line!(text, "async_loading:0");
-    line!(text, "rdb_changes_since_last_save:{}", node.changes());
-    line!(text, "rdb_bgsave_in_progress:0");
-    line!(text, "rdb_last_save_time:{}", node.started.unix_ms / 1000);
-    line!(text, "rdb_last_bgsave_status:ok");
-    line!(text, "rdb_last_bgsave_time_sec:-1");
-    line!(text, "rdb_current_bgsave_time_sec:-1");
-    line!(text, "rdb_saves:0");
-    line!(text, "aof_enabled:0");
-    line!(text, "aof_rewrite_in_progress:0");
-    line!(text, "aof_rewrite_scheduled:0");
-    line!(text, "aof_last_rewrite_time_sec:-1");
-    line!(text, "aof_current_rewrite_time_sec:-1");
-    line!(text, "aof_last_bgrewrite_status:ok");
-    line!(text, "aof_last_write_status:ok");
+    if let Some(loading) = loading {
+        line!(text, "loading_start_time:{}", loading.since_unix_ms / 1000);
+        line!(text, "loading_total_bytes:{}", loading.total_bytes);
+        line!(text, "loading_loaded_bytes:{}", loading.done_bytes);
+        line!(text, "loading_loaded_perc:{:.2}", loading.percent());
+        line!(text, "loading_eta_seconds:{}", loading.left.map_or(1, |left| left.as_secs()));
+    }
+    checkpoints(text, node, now, &disk);
+    line!(text, "aof_enabled:{}", u8::from(disk.log.is_some()));
+    let seconds_since = |since_ns: u64| now.mono_ns.saturating_sub(since_ns) / SECOND_NS;
+    let current_s = disk.checkpoint_since_ns.map_or(-1, |since| seconds_since(since) as i64);
+    line!(text, "aof_rewrite_in_progress:{}", u8::from(current_s >= 0));
+    line!(text, "aof_rewrite_scheduled:{}", u8::from(disk.is_checkpoint_scheduled));
+    line!(text, "aof_last_rewrite_time_sec:{}", whole_seconds(disk.last_checkpoint_took));
+    line!(text, "aof_current_rewrite_time_sec:{current_s}");
+    line!(text, "aof_last_bgrewrite_status:{}", status(disk.checkpoint_failure.is_none()));
+    let full = disk.log.as_ref().and_then(|log| log.full.as_deref());
+    line!(text, "aof_last_write_status:{}", status(full.is_none()));
     line!(text, "module_fork_in_progress:0");
+    let Some(log) = &disk.log else { return };
+    line!(text, "aof_current_size:{}", disk.last_checkpoint_bytes + log.since_checkpoint_bytes);
+    line!(text, "aof_base_size:{}", disk.last_checkpoint_bytes);
+    line!(text, "aof_pending_rewrite:0");
+    line!(text, "aof_buffer_length:{}", log.waiting_bytes);
+    line!(text, "aof_pending_bio_fsync:0");
+    line!(text, "aof_delayed_fsync:{}", log.delayed_syncs_total);
+    line!(text, "log_policy:{}", node.config.text("appendfsync"));
+    line!(text, "log_appended_bytes:{}", log.appended_bytes);
+    line!(text, "log_unsynced_bytes:{}", log.unsynced_bytes);
+    line!(text, "log_syncs:{}", log.syncs_total);
+    line!(text, "log_last_sync_usec:{}", log.last_sync.as_micros());
+    line!(text, "log_full_reason:{}", full.unwrap_or_default());
+}
+
+/// What Redis calls saving; and what a start found.
+fn checkpoints(text: &mut String, node: &NodeState, now: Now, disk: &DiskFigures) {
+    let current_s = disk
+        .checkpoint_since_ns
+        .map_or(-1, |since| (now.mono_ns.saturating_sub(since) / SECOND_NS) as i64);
+    let changes = node.changes().saturating_sub(disk.changes_at_checkpoint);
+    line!(text, "rdb_changes_since_last_save:{changes}");
+    line!(text, "rdb_bgsave_in_progress:{}", u8::from(current_s >= 0));
+    line!(text, "rdb_last_save_time:{}", last_save_ms(node) / 1000);
+    line!(text, "rdb_last_bgsave_status:{}", status(disk.checkpoint_failure.is_none()));
+    line!(text, "rdb_last_bgsave_time_sec:{}", whole_seconds(disk.last_checkpoint_took));
+    line!(text, "rdb_current_bgsave_time_sec:{current_s}");
+    line!(text, "rdb_saves:{}", disk.checkpoints_total);
+    line!(text, "rdb_last_load_keys_loaded:{}", disk.loaded.keys);
+    line!(text, "rdb_last_load_keys_expired:0");
+    line!(text, "load_bytes:{}", disk.loaded.bytes);
+    line!(text, "load_op_groups:{}", disk.loaded.groups);
+    line!(text, "load_usec:{}", disk.loaded.took.as_micros());
+    line!(text, "checkpoint_bytes:{}", disk.last_checkpoint_bytes);
+    line!(text, "checkpoint_keys:{}", disk.last_checkpoint_keys);
+    line!(text, "checkpoint_longest_hold_us:{}", disk.longest_hold.as_micros());
+    let why = disk.checkpoint_failure.as_deref().unwrap_or_default();
+    line!(text, "checkpoint_last_failure:{why}");
+}
+
+fn status(is_ok: bool) -> &'static str {
+    if is_ok { "ok" } else { "err" }
+}
+
+fn whole_seconds(time: Option<Duration>) -> i64 {
+    time.map_or(-1, |time| time.as_secs() as i64)
 }
 
 pub(super) fn stats(text: &mut String, node: &NodeState, _: Now) {

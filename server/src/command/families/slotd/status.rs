@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use slots::admin::{Explained, HistoryRecord, LossRecord, NodeStatus, SlotStatus, Status};
+use slots::admin::{
+    DiskStatus, Explained, HistoryRecord, LoadingStatus, LossRecord, NodeStatus, SlotStatus, Status,
+};
 use slots::{AckMode, Loss, LossCause, NodeId, NodeRow, NodeState, SlotId, SlotRanges, SlotTable};
 
 use super::{reply_json, text};
@@ -81,6 +83,25 @@ fn node_status(
         slot_count: slots.count() as u32,
         slots: slots.to_string(),
         keys: mine(cx.node.key_count()).or(peer.and_then(|peer| peer.keys)),
+        disk: is_me.then(|| disk_status(cx)),
+    }
+}
+
+fn disk_status(cx: &NodeCx<'_>) -> DiskStatus {
+    let figures = cx.node.disk.figures();
+    let loading = cx.node.loading.figures(cx.now).map(|loading| LoadingStatus {
+        percent: loading.percent() as u32,
+        left_s: loading.left.map(|left| left.as_secs()),
+    });
+    DiskStatus {
+        durability: match cx.node.config.text("appendonly").as_str() {
+            "yes" => cx.node.config.text("appendfsync"),
+            _ => "memory".to_owned(),
+        },
+        loading,
+        log_full: figures.log.and_then(|log| log.full),
+        checkpoint_failure: figures.checkpoint_failure,
+        checkpoint_ms: figures.last_checkpoint_ms,
     }
 }
 
