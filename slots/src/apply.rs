@@ -109,8 +109,11 @@ impl SlotTable {
     }
 }
 
-/// Stamps `ver` on a row whose members or epoch changed.
+/// Stamps `ver` on a row whose members or epoch changed, `owner_since` on one with another owner.
 fn stamped(before: &Row, mut next: Row, version: TableVersion) -> Row {
+    if next.owner != before.owner {
+        next.owner_since = version;
+    }
     if next.in_sync != before.in_sync || next.epoch != before.epoch {
         next.ver = version;
     }

@@ -151,6 +151,7 @@ mod tests {
         let [a, b, ..] = places;
         let before = Row {
             owner: Some(a),
+            owner_since: TableVersion(3),
             epoch: Epoch(5),
             ver: TableVersion(6),
             in_sync: NodeSet::single(a),

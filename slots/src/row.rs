@@ -34,10 +34,11 @@ pub(crate) struct Planned {
     pub(crate) to: NodeIx,
 }
 
-/// A slot's row as the table keeps it. 80 bytes.
+/// A slot's row as the table keeps it. 88 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) owner: Option<NodeIx>,
+    pub(crate) owner_since: TableVersion,
     pub(crate) epoch: Epoch,
     pub(crate) ver: TableVersion,
     pub(crate) in_sync: NodeSet,
@@ -100,6 +101,12 @@ impl<'a> SlotRow<'a> {
         self.row.owner.map(|ix| self.nodes.id(ix))
     }
 
+    /// The entry by which the owner became it, or by which the slot lost its owner. Content that a
+    /// node holds of an earlier epoch is of a former life: others may have written since.
+    pub fn owner_since(&self) -> TableVersion {
+        self.row.owner_since
+    }
+
     /// The entry that last changed who orders the slot's writes.
     pub fn epoch(&self) -> Epoch {
         self.row.epoch
@@ -158,6 +165,7 @@ impl<'a> SlotRow<'a> {
 impl PartialEq for SlotRow<'_> {
     fn eq(&self, other: &SlotRow<'_>) -> bool {
         self.owner() == other.owner()
+            && self.owner_since() == other.owner_since()
             && (self.epoch(), self.ver(), self.ack()) == (other.epoch(), other.ver(), other.ack())
             && self.in_sync().eq(other.in_sync())
             && self.followers().eq(other.followers())
@@ -170,6 +178,7 @@ impl fmt::Debug for SlotRow<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SlotRow")
             .field("owner", &self.owner())
+            .field("owner_since", &self.owner_since())
             .field("epoch", &self.epoch())
             .field("ver", &self.ver())
             .field("in_sync", &Vec::from_iter(self.in_sync()))
@@ -187,6 +196,6 @@ mod tests {
 
     #[test]
     fn a_row_is_compact() {
-        assert_eq!(size_of::<Row>(), 80);
+        assert_eq!(size_of::<Row>(), 88);
     }
 }

@@ -133,7 +133,8 @@ fn install_changed(
 }
 
 fn install_row(rooms: &Rooms, seals: &Seals, topology: &Topology, slot: SlotId) {
-    let epoch = topology.table.slot(slot).epoch();
+    let row = topology.table.slot(slot);
+    let (epoch, since) = (row.epoch(), row.owner_since());
     // A seal is this node's own doing: a table that says the same as before about the slot does
     // not break it, nor does a time without a seat.
     seals.judge(slot, epoch, |is_closed| {
@@ -142,7 +143,7 @@ fn install_row(rooms: &Rooms, seals: &Seals, topology: &Topology, slot: SlotId) 
             ownership => ownership,
         };
         if rooms.ownership(slot) != (ownership, epoch) {
-            rooms.install(slot, ownership, epoch);
+            rooms.install_since(slot, ownership, epoch, since);
         }
     });
 }

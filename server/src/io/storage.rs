@@ -156,6 +156,11 @@ impl Disk for Arc<Storage> {
         self.rounds.order(false)?;
         self.rounds.wait()
     }
+
+    fn sync(&self) -> Result<(), String> {
+        let log = self.log.lock().clone().filter(|_| self.is_logging());
+        log.map_or(Ok(()), |log| log.sync_now().map_err(|error| error.to_string()))
+    }
 }
 
 impl Storage {

@@ -162,6 +162,7 @@ impl Member {
         seeds: &[Seed],
     ) -> Result<OrderDone, OrderError> {
         tracing::info!(%cluster, generation, "joining");
+        self.sync_keys().await?;
         self.end().await;
         // From here on there is no way back: half a node must not go on.
         let switched = self.change_dir(|dir| dir.switch_to_empty(cluster, generation));
@@ -243,6 +244,7 @@ impl Member {
             }
             self.leave(me).await?;
         }
+        self.sync_keys().await?;
         self.end().await;
         exit::unless(self.change_dir(|dir| dir.reset(hard)), "not reset");
         let cluster = exit::unless(self.begin_anew().await, "not reset");
@@ -255,6 +257,14 @@ impl Member {
         let node = self.identity().node;
         let text = format!("node {node} is a cluster of its own, without slots");
         Ok(OrderDone { changed: true, text })
+    }
+
+    /// The log says that this node holds no keys before it begins in another cluster, whose
+    /// versions tell nothing of when content of this one was written.
+    async fn sync_keys(&self) -> Result<(), OrderError> {
+        let state = self.state().clone();
+        let synced = tokio::task::spawn_blocking(move || state.disk.sync()).await;
+        synced.map_err(|error| refused(error.to_string()))?.map_err(refused)
     }
 
     async fn leave(&self, me: NodeId) -> Result<(), OrderError> {

@@ -50,6 +50,12 @@ impl<T> Door<T> {
         self.admission.check()
     }
 
+    /// Is there a change that nobody has met? Whoever goes in meets it first.
+    #[inline]
+    pub fn has_note(&self) -> bool {
+        self.admission.has_note()
+    }
+
     /// What is installed, without going in.
     #[inline]
     pub fn installed(&self) -> (Ownership, Epoch) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use slots::{Epoch, OpIndex, SLOTS, SlotId};
+use slots::{Epoch, OpIndex, SLOTS, SlotId, TableVersion};
 
 use crate::slot::admission::{Ownership, Refused};
 use crate::slot::door::Door;
@@ -154,6 +154,9 @@ pub struct Rooms {
     /// Slots whose note nobody may have met yet.
     unmet: Mutex<Vec<SlotId>>,
     recorder: OnceLock<Recorder>,
+    /// By slot: the table version since which its content may be of this life. Beside the rooms,
+    /// which have no place left: only changes look here.
+    since: Box<[AtomicU64]>,
     /// Op groups go to the recorder.
     is_recording: AtomicBool,
 }
@@ -173,6 +176,7 @@ impl Rooms {
             chores,
             unmet: Mutex::default(),
             recorder: OnceLock::new(),
+            since: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             is_recording: AtomicBool::new(false),
         }
     }
@@ -223,11 +227,21 @@ impl Rooms {
     #[inline]
     pub fn admit(&self, slot: SlotId, now_ms: u64, patience: Patience) -> Admit<'_> {
         let room = self.room(slot);
-        let Some(body) = room.enter(patience) else { return Admit::Busy };
+        let Some(mut body) = room.enter(patience) else { return Admit::Busy };
+        if room.door.has_note() {
+            self.meet_first(slot, room, &mut body);
+        }
         match room.door.check(&body) {
             Ok(epoch) => Admit::Served(Owned::new(self, room, slot, body, epoch, now_ms)),
             Err(refused) => Admit::Refused(refused),
         }
+    }
+
+    /// A change came while somebody was inside who had looked for a note already: what it says of
+    /// the keys comes before any command.
+    #[cold]
+    fn meet_first(&self, slot: SlotId, room: &Room, body: &mut Body) {
+        room.door.leave(body, |body, o, epoch| self.meet(slot, room, body, (o, epoch)));
     }
 
     /// An empty room that is no slot's, for a command whose words name no valid number of keys:
@@ -302,6 +316,20 @@ impl Rooms {
         self.room(slot).hint.load(Ordering::Relaxed) == 0
     }
 
+    /// As `install`; content of an epoch before `since` is of a former life of the slot on this
+    /// node: others may have written meanwhile, and it is let go, however the table came here.
+    pub fn install_since(
+        &self,
+        slot: SlotId,
+        ownership: Ownership,
+        epoch: Epoch,
+        since: TableVersion,
+    ) {
+        // Before the word: whoever meets it finds at least this.
+        self.since[slot.index()].store(since.0, Ordering::SeqCst);
+        self.install(slot, ownership, epoch);
+    }
+
     /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is
     /// left, and the holder meets it when leaving; else `settle` does.
     pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
@@ -345,8 +373,8 @@ impl Rooms {
         });
     }
 
-    /// Meets a table change under the room's lock. Keys of a slot that is this node's no more are
-    /// let go: should it own the slot again, others have written meanwhile.
+    /// Meets a table change under the room's lock. Keys of a slot that is this node's no more, or
+    /// was not in between, are let go: others may have written meanwhile.
     pub(super) fn meet(
         &self,
         slot: SlotId,
@@ -354,8 +382,14 @@ impl Rooms {
         body: &mut Body,
         (ownership, epoch): (Ownership, Epoch),
     ) {
+        let is_lost = match ownership {
+            Ownership::Foreign | Ownership::Unassigned => true,
+            Ownership::Owned | Ownership::Sealed => {
+                body.epoch.0 < self.since[slot.index()].load(Ordering::SeqCst)
+            }
+            Ownership::Unknown => false,
+        };
         meet_change(body, ownership, epoch);
-        let is_lost = matches!(ownership, Ownership::Foreign | Ownership::Unassigned);
         if is_lost && !body.keys.is_empty() {
             self.journal_drop(slot, body);
             self.let_go(room, body);
@@ -513,5 +547,41 @@ mod tests {
         assert_eq!(rooms.read(slot).epoch(), Epoch(3));
         rooms.install(slot, Ownership::Owned, Epoch(8));
         assert_eq!(rooms.read(slot).epoch(), Epoch(8));
+    }
+
+    /// A slot with a key of epoch 3 in it, without a seat.
+    fn with_content(rooms: &Rooms, slot: SlotId) {
+        let mut replay = rooms.replay(slot, 1);
+        let (key, expiry) = (Key::new(b"k"), Expiry::Never);
+        replay.apply(Op::SetString { key, value: b"v", expiry });
+        replay.set_place(Epoch(3), OpIndex(1));
+    }
+
+    #[test]
+    fn content_of_a_former_life_is_let_go_before_it_is_served() {
+        let (rooms, slot) = (Rooms::new(Box::new(Due::default())), SlotId::FIRST);
+        for (since, kept) in [(3, true), (4, false)] {
+            with_content(&rooms, slot);
+            rooms.install_since(slot, Ownership::Owned, Epoch(9), TableVersion(since));
+            assert_eq!(rooms.totals.keys.load(Ordering::Relaxed) > 0, kept, "since {since}");
+            rooms.install(slot, Ownership::Unknown, Epoch(9));
+        }
+    }
+
+    /// The slot was another's while somebody was inside, and is ours again before he leaves.
+    #[test]
+    fn a_slot_that_went_and_came_back_behind_a_long_command_is_empty() {
+        let (rooms, slot) = (Rooms::new(Box::new(Due::default())), SlotId::FIRST);
+        with_content(&rooms, slot);
+        rooms.install_since(slot, Ownership::Owned, Epoch(3), TableVersion(2));
+        let Admit::Served(inside) = rooms.admit(slot, 1, Patience::Block) else {
+            panic!("it is ours")
+        };
+        rooms.install_since(slot, Ownership::Foreign, Epoch(4), TableVersion(4));
+        rooms.install_since(slot, Ownership::Owned, Epoch(5), TableVersion(5));
+        assert_eq!(inside.keys().len(), 1);
+        drop(inside);
+        assert!(rooms.looks_empty(slot));
+        assert_eq!(rooms.read(slot).index(), OpIndex(2), "the end of a life is a group");
     }
 }

@@ -196,6 +196,9 @@ fn check_entry(
         let members_changed = !old.in_sync().eq(new.in_sync());
         if old.owner() != new.owner() {
             prop_assert_eq!(new.epoch().began_at(), now);
+            prop_assert_eq!(new.owner_since(), now);
+        } else {
+            prop_assert_eq!(new.owner_since(), old.owner_since());
         }
         if members_changed || old.epoch() != new.epoch() {
             prop_assert_eq!(new.ver(), now);
