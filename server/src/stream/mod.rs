@@ -17,7 +17,7 @@ mod coverage;
 pub mod sink;
 pub mod snapshot;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod value;
 
 pub use bytes::Broken;

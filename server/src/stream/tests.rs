@@ -32,7 +32,7 @@ impl Chores for NoChores {
 }
 
 /// Rooms that nobody serves.
-pub(super) fn bare_rooms() -> Rooms {
+pub(crate) fn bare_rooms() -> Rooms {
     Rooms::new(Box::new(NoChores))
 }
 
@@ -166,7 +166,7 @@ pub(super) fn replay(
 
 /// All that must be the same of a key.
 #[derive(Debug, PartialEq)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     expiry: Option<u64>,
     marks: u8,
     encoding: &'static str,
@@ -174,7 +174,7 @@ pub(super) struct Shown {
 }
 
 /// The keys of a slot.
-pub(super) fn dump(rooms: &Rooms, slot: SlotId) -> BTreeMap<Vec<u8>, Shown> {
+pub(crate) fn dump(rooms: &Rooms, slot: SlotId) -> BTreeMap<Vec<u8>, Shown> {
     let reading = rooms.read(slot);
     let mut keys = BTreeMap::new();
     for entry in reading.table().iter() {
@@ -212,7 +212,7 @@ fn pair(left: &[u8], right: &[u8]) -> Vec<u8> {
 }
 
 /// The node's sums are those of its one slot with keys.
-pub(super) fn check_totals(rooms: &Rooms, slots: &BTreeSet<SlotId>) {
+pub(crate) fn check_totals(rooms: &Rooms, slots: &BTreeSet<SlotId>) {
     let (mut keys, mut expiring) = (0, 0);
     for slot in slots {
         let reading = rooms.read(*slot);
@@ -234,7 +234,7 @@ const CHANGE_NO_KEY: &[(&str, &str)] = &[
 /// Scripts for the commands whose own scripts change nothing here.
 const MORE: &str = "> PSETEX k 1000 v\n> GET k\n";
 
-fn scripts() -> Vec<(String, String)> {
+pub(crate) fn scripts() -> Vec<(String, String)> {
     fn collect(dir: &Path, found: &mut Vec<(String, String)>) {
         let entries = std::fs::read_dir(dir).expect("the families are there");
         let mut paths: Vec<PathBuf> =
@@ -255,11 +255,11 @@ fn scripts() -> Vec<(String, String)> {
 }
 
 /// The lines of a script that do something.
-fn steps(script: &str) -> Vec<&str> {
+pub(crate) fn steps(script: &str) -> Vec<&str> {
     script.lines().filter(|line| line.starts_with("> ") || line.starts_with('@')).collect()
 }
 
-/// A slot that was given up loses its keys without an op: not a matter of its stream.
+/// A slot that is given up ends its snapshots, which the test of these scripts wants whole.
 fn gives_slots_up(script: &str) -> bool {
     let upper = script.to_ascii_uppercase();
     ["DELSLOTS", "FLUSHSLOTS", "CLUSTER RESET", "@STANDING"].iter().any(|word| upper.contains(word))

@@ -15,10 +15,12 @@ mod read;
 mod take;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::persist) mod tests;
 
 pub use disk::{CheckpointDisk, PartFile};
 pub use error::{CheckpointError, NotTaken};
 pub use format::{CHECKPOINT_FORMAT, SlotEntry};
 pub use read::{Checkpoint, Chunks};
+#[cfg(test)]
+pub(in crate::persist) use take::{Measure, take_by};
 pub use take::{Progress, RoundAbout, RoundEdge, Taken, remove_leftovers, take};

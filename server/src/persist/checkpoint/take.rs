@@ -97,11 +97,37 @@ pub fn take<D: CheckpointDisk>(
     about: RoundAbout,
     edge: &dyn RoundEdge,
 ) -> Result<Taken, NotTaken> {
+    take_by(Measure::default(), rooms, disk, about, edge)
+}
+
+/// How large the pieces of a checkpoint are. Tests have smaller ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::persist) struct Measure {
+    pub(in crate::persist) budget: Budget,
+    pub(in crate::persist) part_bytes: u64,
+    pub(in crate::persist) unsynced_bytes: u64,
+}
+
+impl Default for Measure {
+    fn default() -> Measure {
+        let (part_bytes, unsynced_bytes) = (PART_BYTES, UNSYNCED_BYTES_MAX);
+        Measure { budget: Budget::default(), part_bytes, unsynced_bytes }
+    }
+}
+
+pub(in crate::persist) fn take_by<D: CheckpointDisk>(
+    measure: Measure,
+    rooms: &Rooms,
+    disk: &D,
+    about: RoundAbout,
+    edge: &dyn RoundEdge,
+) -> Result<Taken, NotTaken> {
     let found = disk.list()?;
     let known = found.iter().filter_map(|(name, _)| part_of(name)).max();
     let number = known.unwrap_or(0).max(about.after) + 1;
     let clock = || edge.mono_ns();
     let mut round = Round {
+        measure,
         rooms,
         disk,
         edge,
@@ -145,8 +171,14 @@ pub fn remove_leftovers<D: CheckpointDisk>(disk: &D, number: Option<u64>) -> Res
             going.push(name);
         }
     }
+    if going.is_empty() {
+        return Ok(());
+    }
+    // A process that died may have given the manifest a name that no sync has reached: were that
+    // name lost now, what goes here would be needed.
+    disk.sync_folder()?;
     going.iter().try_for_each(|name| disk.remove(name))?;
-    if going.is_empty() { Ok(()) } else { disk.sync_folder() }
+    disk.sync_folder()
 }
 
 /// The files of a round that came to nothing. After a sync that failed nothing is touched.
@@ -164,6 +196,7 @@ fn clean_up<D: CheckpointDisk>(disk: &D, number: u64, error: &NotTaken) {
 }
 
 struct Round<'a, D: CheckpointDisk> {
+    measure: Measure,
     rooms: &'a Rooms,
     disk: &'a D,
     edge: &'a dyn RoundEdge,
@@ -215,7 +248,7 @@ impl<D: CheckpointDisk> Round<'_, D> {
 
     fn slot(&mut self, slot: SlotId) -> Result<(), NotTaken> {
         // Here only: there are no more parts than slots, whatever an attempt leaves behind.
-        if self.part.as_ref().is_some_and(|part| part.bytes >= PART_BYTES) {
+        if self.part.as_ref().is_some_and(|part| part.bytes >= self.measure.part_bytes) {
             self.end_part()?;
         }
         for _ in 0..EPOCHS_PER_SLOT_MAX {
@@ -246,7 +279,7 @@ impl<D: CheckpointDisk> Round<'_, D> {
         let mut entry = None;
         loop {
             self.begin_frame();
-            let next = snapshot.next_chunk(Budget::default(), &mut self.buffer);
+            let next = snapshot.next_chunk(self.measure.budget, &mut self.buffer);
             self.longest_hold_ns = self.longest_hold_ns.max(snapshot.longest_hold_ns());
             match next {
                 Ok(Some(head)) => {
@@ -309,7 +342,7 @@ impl<D: CheckpointDisk> Round<'_, D> {
         entry.keys += keys;
         entry.index = entry.index.max(head.index);
         entry.alone = entry.alone.max(alone);
-        part.append(&self.buffer)?;
+        part.append(&self.buffer, self.measure.unsynced_bytes)?;
         self.so_far.bytes += bytes;
         self.rest()
     }
@@ -328,7 +361,7 @@ impl<D: CheckpointDisk> Round<'_, D> {
         let file = self.disk.create(&part_name(self.head.number, self.head.part))?;
         let seed = self.head.seed();
         let mut part = Part { file, seed, bytes: 0, unsynced: 0, entries: Vec::new() };
-        part.append(&self.head.bytes())?;
+        part.append(&self.head.bytes(), self.measure.unsynced_bytes)?;
         self.part = Some(part);
         Ok(())
     }
@@ -342,11 +375,12 @@ impl<D: CheckpointDisk> Round<'_, D> {
 }
 
 impl<F: PartFile> Part<F> {
-    fn append(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+    /// Appends; what is unsynced stays below the bound.
+    fn append(&mut self, bytes: &[u8], unsynced_max: u64) -> Result<(), DiskError> {
         self.file.append(bytes)?;
         self.bytes += bytes.len() as u64;
         self.unsynced += bytes.len() as u64;
-        if self.unsynced >= UNSYNCED_BYTES_MAX {
+        if self.unsynced >= unsynced_max {
             self.file.sync()?;
             self.unsynced = 0;
         }
@@ -360,7 +394,7 @@ impl<F: PartFile> Part<F> {
         let trailer = Trailer { table_at: self.bytes, count: self.entries.len() as u32 };
         let table_sum = trailer.sum(self.seed, &end);
         trailer.put(table_sum, &mut end);
-        self.append(&end)?;
+        self.append(&end, u64::MAX)?;
         self.file.sync()?;
         Ok(PartAbout { bytes: self.bytes, table_sum })
     }

@@ -5,6 +5,8 @@
 //! mapped file is a step, too, so that a process can die within an append.
 //! Invariant: a synced byte changes only by `flip`; a name only by a call.
 
+mod append;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -30,13 +32,19 @@ struct State {
     room: Option<u64>,
     /// The call that finds the disk full.
     full_at: Option<u64>,
-    /// Steps until the process dies: writes and calls.
-    steps_left: Option<u64>,
-    steps: u64,
+    life: Arc<Mutex<Life>>,
     calls: u64,
     syncs_fail: bool,
     syncs: u64,
     dice: Dice,
+}
+
+/// The life of a process, which may use several folders.
+#[derive(Debug, Default)]
+struct Life {
+    /// Steps until it dies: writes and calls.
+    steps_left: Option<u64>,
+    steps: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -71,17 +79,23 @@ impl SimDisk {
 
     /// The process dies after so many more steps: later calls fail, later writes do nothing.
     pub fn stop_after(&self, steps: u64) {
-        self.0.lock().steps_left = Some(steps);
+        self.0.lock().life.lock().steps_left = Some(steps);
+    }
+
+    /// This is another folder of the process that uses `other`: they die together.
+    pub fn lives_with(&self, other: &SimDisk) {
+        let life = Arc::clone(&other.0.lock().life);
+        self.0.lock().life = life;
     }
 
     /// Has it died?
     pub fn is_stopped(&self) -> bool {
-        self.0.lock().steps_left == Some(0)
+        self.0.lock().life.lock().steps_left == Some(0)
     }
 
     /// Writes and calls so far.
     pub fn steps(&self) -> u64 {
-        self.0.lock().steps
+        self.0.lock().life.lock().steps
     }
 
     /// Syncs of files so far.
@@ -125,7 +139,9 @@ impl SimDisk {
         let id = state.names[name];
         if let Some(file) = state.files.get_mut(&id) {
             file.now[offset] ^= mask;
-            file.synced[offset] ^= mask;
+            if let Some(byte) = file.synced.get_mut(offset) {
+                *byte ^= mask;
+            }
         }
     }
 
@@ -171,13 +187,18 @@ impl SimDisk {
 
 impl File {
     fn write_back(&mut self, sector: usize) {
-        let start = sector * SECTOR_BYTES;
-        let end = (start + SECTOR_BYTES).min(self.now.len());
+        // A file that grew may have got only a part of its length.
+        let end = (sector * SECTOR_BYTES + SECTOR_BYTES).min(self.synced.len());
+        let start = (sector * SECTOR_BYTES).min(end);
         self.synced[start..end].copy_from_slice(&self.now[start..end]);
     }
 
     fn after_crash(&self, dice: &mut Dice, sectors: usize) -> Vec<u8> {
         let mut after = self.clone();
+        if self.now.len() > self.synced.len() {
+            let grown = dice.below((self.now.len() - self.synced.len()) as u64 + 1);
+            after.synced.resize(self.synced.len() + grown as usize, 0);
+        }
         let pages: BTreeSet<usize> = self.dirty.iter().map(|sector| sector / sectors).collect();
         for page in pages.into_iter().filter(|_| dice.coin()) {
             let within = page * sectors..(page + 1) * sectors;
@@ -189,12 +210,13 @@ impl File {
 
 impl State {
     fn step(&mut self) -> bool {
-        match &mut self.steps_left {
+        let mut life = self.life.lock();
+        match &mut life.steps_left {
             Some(0) => return false,
             Some(left) => *left -= 1,
             None => {}
         }
-        self.steps += 1;
+        life.steps += 1;
         true
     }
 
@@ -212,6 +234,20 @@ impl State {
         self.files.insert(self.next_id, file);
         self.names.insert(name.to_owned(), self.next_id);
         self.renames.push(self.names.clone());
+    }
+
+    fn sync(&mut self, id: u64, name: &str) -> Result<(), DiskError> {
+        self.call(Doing::Sync, name)?;
+        self.syncs += 1;
+        let fails = self.syncs_fail;
+        let file = self.files.get_mut(&id).expect("an open file is there");
+        let dirty = std::mem::take(&mut file.dirty);
+        if fails {
+            return Err(error(Doing::Sync, name, "input/output error"));
+        }
+        file.synced.resize(file.now.len(), 0);
+        dirty.into_iter().for_each(|sector| file.write_back(sector));
+        Ok(())
     }
 
     fn id(&self, doing: Doing, name: &str) -> Result<u64, DiskError> {
@@ -321,17 +357,7 @@ impl LogFile for SimFile {
     }
 
     fn sync(&self) -> Result<(), DiskError> {
-        let mut state = self.disk.0.lock();
-        state.call(Doing::Sync, &self.name)?;
-        state.syncs += 1;
-        let fails = state.syncs_fail;
-        let file = state.files.get_mut(&self.id).expect("an open file is there");
-        let dirty = std::mem::take(&mut file.dirty);
-        if fails {
-            return Err(error(Doing::Sync, &self.name, "input/output error"));
-        }
-        dirty.into_iter().for_each(|sector| file.write_back(sector));
-        Ok(())
+        self.disk.0.lock().sync(self.id, &self.name)
     }
 }
 
