@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::io::data_dir::{CHECKPOINT_FOLDER, WAL_FOLDER};
 use crate::io::wal::{Folder, Hooks, NodeJournal, RunningWal};
 use crate::io::{checkpoint, clock, recovery, wal};
-use crate::persist::checkpoint::{Checkpoint, remove_leftovers};
+use crate::persist::checkpoint::{Checkpoint, remove_all, remove_leftovers};
 use crate::persist::log::{Ids, LaneEnd, Options, Recovery, Sizes, Trust};
 use crate::stream;
 
@@ -184,6 +184,11 @@ impl Storage {
 
     /// A new log, to be replayed on top of that checkpoint. What lay in the folder goes.
     pub(super) fn open_fresh(self: &Arc<Self>, after: u64) -> io::Result<RunningWal> {
+        if after > self.checkpoint.load(Ordering::SeqCst) {
+            // The one that is there needs the log that goes, and is older than what is in memory.
+            let folder = Folder::open(&self.checkpoint_dir).map_err(io::Error::other)?;
+            remove_all(&folder).map_err(io::Error::other)?;
+        }
         wal::remove_all(&self.wal_dir).map_err(io::Error::other)?;
         origin::write(&self.wal_dir, after)?;
         let log = wal::find(&self.wal_dir, self.ids, Trust::ProcessDied);

@@ -158,6 +158,18 @@ pub(in crate::persist) fn take_by<D: CheckpointDisk>(
     })
 }
 
+/// Removes the checkpoint: whole, or it is still there.
+///
+/// # Errors
+/// The disk's.
+pub fn remove_all<D: CheckpointDisk>(disk: &D) -> Result<(), DiskError> {
+    if disk.list()?.iter().any(|(name, _)| name == MANIFEST_FILE) {
+        disk.remove(MANIFEST_FILE)?;
+        disk.sync_folder()?;
+    }
+    remove_leftovers(disk, None)
+}
+
 /// Removes what does not belong to the checkpoint with this number (`None`: there is none): parts
 /// of rounds that were not finished, or of the checkpoint before.
 ///
