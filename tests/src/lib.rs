@@ -17,3 +17,4 @@ pub mod pair;
 pub mod probe;
 pub mod process;
 pub mod resp;
+pub mod shadow;

@@ -8,6 +8,7 @@
 //! Not here: how the crash is made (`kills`: the process, `cuts`: the power).
 
 mod ballast;
+pub mod cuts;
 pub mod kills;
 mod ledger;
 mod load;

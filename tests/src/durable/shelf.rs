@@ -314,10 +314,20 @@ impl Shelf {
             };
             part(name, ends(&self.lists[at]), ends(&known.lists[at]));
         }
-        part("h", format!("{:?}", self.hash), format!("{:?}", known.hash));
-        part("s", format!("{:?}", self.set), format!("{:?}", known.set));
-        part("t", format!("{:?}", self.text), format!("{:?}", known.text));
-        part("b", format!("{:?}", self.brief), format!("{:?}", known.brief));
+        let fields = |hash: &BTreeMap<Bytes, Bytes>| {
+            hash.iter().map(|(name, value)| format!("{} {}; ", text(name), text(value))).collect()
+        };
+        part("h", fields(&self.hash), fields(&known.hash));
+        let members = |set: &BTreeSet<Bytes>| set.iter().map(|name| text(name) + " ").collect();
+        part("s", members(&self.set), members(&known.set));
+        let until = |held: Option<(&Bytes, Option<u64>)>| match held {
+            None => "absent".into(),
+            Some((bytes, at)) => format!("{} bytes until {at:?}: {}", bytes.len(), text(bytes)),
+        };
+        let far = |shelf: &Shelf| until(shelf.text.as_ref().map(|(bytes, at)| (bytes, *at)));
+        part("t", far(self), far(known));
+        let near = |shelf: &Shelf| until(shelf.brief.as_ref().map(|(bytes, at)| (bytes, Some(*at))));
+        part("b", near(self), near(known));
         parts.join("; ")
     }
 }
