@@ -55,11 +55,19 @@ impl Fleet {
 
     /// As [`Fleet::start`], each node at a place of its own.
     pub fn start_at(places: Vec<Place>, args: &[&str]) -> io::Result<Self> {
+        Self::start_in(places.into_iter().map(|place| (place, None)).collect(), args)
+    }
+
+    /// As [`Fleet::start_at`], nodes that bring a data folder in that one. It is removed at the end.
+    pub fn start_in(
+        places: Vec<(Place, Option<PathBuf>)>,
+        args: &[&str],
+    ) -> io::Result<Self> {
         let dir = fresh_dir()?;
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
         let mut fleet = Self { binary: binary()?, dir, args, members: Vec::new() };
-        for (at, place) in places.into_iter().enumerate() {
-            let dir = fleet.dir.join(format!("node-{at}"));
+        for (at, (place, own)) in places.into_iter().enumerate() {
+            let dir = own.unwrap_or_else(|| fleet.dir.join(format!("node-{at}")));
             fleet.members.push(Member { place, dir, child: None, starts: 0, paused: false });
             fleet.begin(at)?;
         }
@@ -300,6 +308,7 @@ impl Drop for Fleet {
             }
         }
         if std::env::var_os("SLOTD_KEEP_DIRS").is_none() {
+            self.members.iter().for_each(|member| drop(fs::remove_dir_all(&member.dir)));
             let _ = fs::remove_dir_all(&self.dir);
         }
     }

@@ -4,13 +4,17 @@
 //! Not here: the tests themselves (`tests/tests`), the programs (`src/bin`), the bench (`bench/`).
 
 pub mod cluster;
+pub mod dice;
+pub mod durable;
 pub mod figures;
 pub mod flags;
 pub mod fleet;
 pub mod history;
 pub mod keys;
+pub mod lives;
 pub mod maps;
 pub mod pair;
 pub mod probe;
 pub mod process;
 pub mod resp;
+pub mod shadow;
