@@ -59,10 +59,7 @@ impl Fleet {
     }
 
     /// As [`Fleet::start_at`], nodes that bring a data folder in that one. It is removed at the end.
-    pub fn start_in(
-        places: Vec<(Place, Option<PathBuf>)>,
-        args: &[&str],
-    ) -> io::Result<Self> {
+    pub fn start_in(places: Vec<(Place, Option<PathBuf>)>, args: &[&str]) -> io::Result<Self> {
         let dir = fresh_dir()?;
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
         let mut fleet = Self { binary: binary()?, dir, args, members: Vec::new() };

@@ -52,7 +52,8 @@ impl Shadow {
     /// The shadow of `watch` as it is now, kept in `home`.
     pub fn new(watch: PathBuf, home: PathBuf) -> io::Result<Self> {
         let watch = fs::canonicalize(watch)?;
-        let shadow = Self { watch, home, library: library()?, cuts: 0, tears: true, names_stay: false };
+        let shadow =
+            Self { watch, home, library: library()?, cuts: 0, tears: true, names_stay: false };
         shadow.adopt()?;
         Ok(shadow)
     }

@@ -216,9 +216,8 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
     fleet.kill(SMALL).expect("it runs");
     fleet.begin(SMALL).expect("it starts");
     fleet.wait_until_serving(DEADLINE).expect("it is back");
-    let serves = |fleet: &Fleet| {
-        fleet.ask(SMALL, &["GET", &key]).is_ok_and(|said| said == Value::bulk("z"))
-    };
+    let serves =
+        |fleet: &Fleet| fleet.ask(SMALL, &["GET", &key]).is_ok_and(|said| said == Value::bulk("z"));
     fleet.wait_for(DEADLINE, "it serves what it had", serves).expect("it does");
     load.check(&address, Promise::All).expect("it answers");
     assert!(load.findings.holds(), "{:?}", load.findings.faults);

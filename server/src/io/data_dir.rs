@@ -25,7 +25,7 @@ use crate::control::startup::BootRecord;
 use crate::io::clock;
 use crate::persist::evidence::{self, Durability, Marks};
 use crate::persist::identity::{MAX_IDENTITY_BYTES, NodeFile, Run};
-use crate::persist::log::Trust;
+use crate::persist::log::{Ids, Trust};
 
 /// The folder of the log of keys, in the data directory.
 pub const WAL_FOLDER: &str = "wal";
@@ -54,9 +54,10 @@ pub struct Looked {
 }
 
 impl Looked {
-    /// Whose directory it is.
-    pub fn ids(&self) -> (NodeId, StoreId) {
-        (self.file.id, self.file.store)
+    /// Whose its log and checkpoint of keys are.
+    pub fn ids(&self) -> Ids {
+        let (node, store) = self.file.keys;
+        Ids { node, store }
     }
 
     /// What may be torn in it.
@@ -319,9 +320,11 @@ fn raft_dir_name(cluster: ClusterId, generation: u64) -> String {
 }
 
 fn fresh() -> NodeFile {
+    let (id, store) = (NodeId::from_bytes(random_bytes()), StoreId::from_bytes(random_bytes()));
     NodeFile {
-        id: NodeId::from_bytes(random_bytes()),
-        store: StoreId::from_bytes(random_bytes()),
+        id,
+        store,
+        keys: (id, store),
         cluster: ClusterId::from_bytes(random_bytes()),
         generation: 1,
         boots: BootRecord::default(),
@@ -520,6 +523,59 @@ mod tests {
         drop(data);
         let error = DataDir::look(&dir.0, false).err().expect("it is given up").to_string();
         assert!(error.contains("recovered at generation 2"), "{error}");
+    }
+
+    #[test]
+    fn a_node_that_becomes_another_keeps_the_ids_of_its_files() {
+        let dir = Scratch::new();
+        let mut data = open(&dir);
+        let (first, keys) = (data.identity(), data.file.keys);
+        data.reset(true).expect("it is stored");
+        assert_ne!(data.identity().node, first.node);
+        drop(data);
+        let looked = DataDir::look(&dir.0, false).expect("it opens");
+        assert_eq!((looked.ids().node, looked.ids().store), keys);
+    }
+
+    /// Each row of the evidence table as a start finds it, by what the file says of the last run.
+    #[test]
+    fn a_start_judges_the_run_before_it_and_what_may_be_torn() {
+        let check = |edit: &dyn Fn(&mut NodeFile), restored, has_log, want| {
+            let dir = Scratch::new();
+            let mut data = open(&dir);
+            data.store_boots(BootRecord { confirmed: Boot(1), claims: Vec::new() })
+                .expect("seated");
+            data.change(edit).expect("it is stored");
+            drop(data);
+            let looked = DataDir::look(&dir.0, restored).expect("it opens");
+            let trust = looked.trust();
+            let begun = looked.begin(Durability::Memory, has_log).expect("it begins");
+            assert_eq!((begun.kept(), trust), want);
+        };
+        let everysec = |file: &mut NodeFile| file.weakest = Durability::Everysec;
+        let clean = |file: &mut NodeFile| {
+            (file.weakest, file.stopped_cleanly) = (Durability::Everysec, true);
+            file.kernel = "another".into();
+        };
+        let power = |file: &mut NodeFile| {
+            (file.weakest, file.kernel) = (Durability::Everysec, "another".into());
+        };
+        let always = |file: &mut NodeFile| {
+            (file.weakest, file.kernel) = (Durability::Always, "another".into());
+        };
+        let failed = |file: &mut NodeFile| {
+            (file.weakest, file.sync_failed) = (Durability::Always, true);
+        };
+        use Kept::{All, Nothing, Tail};
+        use Trust::{PowerLost, ProcessDied};
+        check(&clean, false, true, (All, ProcessDied));
+        check(&everysec, false, true, (All, ProcessDied));
+        check(&power, false, true, (Tail, PowerLost));
+        check(&always, false, true, (All, PowerLost));
+        check(&everysec, false, false, (Nothing, ProcessDied));
+        check(&failed, false, true, (Tail, PowerLost));
+        check(&clean, true, true, (Tail, PowerLost));
+        check(&|_| {}, false, true, (Nothing, ProcessDied));
     }
 
     #[test]

@@ -32,7 +32,6 @@ use crate::io::{clock, listen, log, metrics, signals};
 use crate::metrics::{ClusterFigures, MetricsSource, PeerFigures};
 use crate::peer::greeting::Secret;
 use crate::persist::evidence::Durability;
-use crate::persist::log::Ids;
 use crate::slot::Rooms;
 use crate::vital::vital;
 
@@ -52,9 +51,8 @@ pub async fn run(start: Start) -> io::Result<()> {
     // Nothing is changed in the directory before all in it was looked at: what the marks of the
     // last run say holds for the next start, too, if this one finds damage.
     let looked = DataDir::look(&start.dir, start.restored)?;
-    let (node, store) = looked.ids();
-    let ids = Ids { node, store };
-    let found = storage::find(&start.dir, &start.config, ids, looked.trust(), workers())?;
+    let (ids, trust) = (looked.ids(), looked.trust());
+    let found = storage::find(&start.dir, &start.config, ids, trust, workers())?;
     let dir = looked.begin(storage::durability_of(&start.config), found.has_log())?;
     let member = Member::new(dir, facts(&start, &own));
     let storage = found.storage().clone();

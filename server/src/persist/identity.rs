@@ -31,6 +31,9 @@ pub struct NodeFile {
     pub id: NodeId,
     /// The data directory's own mark.
     pub store: StoreId,
+    /// Whose the log and the checkpoint of keys say they are: the first id and mark of the
+    /// directory, which a node keeps for its files when it becomes another (CLUSTER RESET HARD).
+    pub keys: (NodeId, StoreId),
     /// The cluster it belongs to.
     pub cluster: ClusterId,
     /// Generation of that cluster.
@@ -134,11 +137,13 @@ impl NodeFile {
         let claims: Vec<String> = self.boots.claims.iter().map(Nonce::to_string).collect();
         let claims = if claims.is_empty() { "none".to_owned() } else { claims.join(",") };
         let body = format!(
-            "{HEADER}format {FORMAT}\nid {}\nstore {}\ncluster {}\ngeneration {}\n\
+            "{HEADER}format {FORMAT}\nid {}\nstore {}\nkeys {} {}\ncluster {}\ngeneration {}\n\
              confirmed {}\nclaims {}\nfounded {}\nlog-lost {}\nsuperseded-by {}\nweakest {}\n\
              stopped-cleanly {}\nsync-failed {}\nkernel {}\nkept {}\n",
             self.id,
             self.store,
+            self.keys.0,
+            self.keys.1,
             self.cluster,
             self.generation,
             self.boots.confirmed,
@@ -172,9 +177,15 @@ impl NodeFile {
         if sum != format!("{:08x}\n", crc32c::crc32c(body.as_bytes())) {
             return Err(BadIdentity::Sum);
         }
+        let (id, store) = (fields.parsed("id")?, fields.parsed("store")?);
         Ok(NodeFile {
-            id: fields.parsed("id")?,
-            store: fields.parsed("store")?,
+            id,
+            store,
+            // Files of before this line was written never changed their ids.
+            keys: match fields.text("keys") {
+                Ok(_) => fields.pair("keys")?,
+                Err(_) => (id, store),
+            },
             cluster: fields.parsed("cluster")?,
             generation: fields.number("generation")?,
             boots: BootRecord {
@@ -220,6 +231,16 @@ impl<'t> Fields<'t> {
         self.text(name)?.parse().map_err(|_| BadIdentity::Field(name))
     }
 
+    fn pair<A, B>(&self, name: &'static str) -> Result<(A, B), BadIdentity>
+    where
+        A: std::str::FromStr,
+        B: std::str::FromStr,
+    {
+        let both = self.text(name)?.split_once(' ');
+        let both = both.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        both.ok_or(BadIdentity::Field(name))
+    }
+
     fn number(&self, name: &'static str) -> Result<u64, BadIdentity> {
         self.parsed(name)
     }
@@ -248,6 +269,7 @@ mod tests {
         NodeFile {
             id: NodeId::from_bytes([7; 20]),
             store: StoreId::from_bytes([8; 16]),
+            keys: (NodeId::from_bytes([5; 20]), StoreId::from_bytes([6; 16])),
             cluster: ClusterId::from_bytes([9; 20]),
             generation: 3,
             boots: BootRecord {

@@ -135,9 +135,7 @@ unsafe fn rename_at(
     let words = [from, to].map(|(dir, path)| (dir, unsafe { std::ffi::CStr::from_ptr(path) }));
     place::naming(&words, || {
         // SAFETY: the arguments are the caller's.
-        unsafe {
-            libc::syscall(libc::SYS_renameat2, from.0, from.1, to.0, to.1, flags) as c_int
-        }
+        unsafe { libc::syscall(libc::SYS_renameat2, from.0, from.1, to.0, to.1, flags) as c_int }
     })
 }
 

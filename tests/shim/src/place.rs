@@ -135,7 +135,8 @@ pub(crate) fn naming(paths: &[(c_int, &CStr)], act: impl FnOnce() -> c_int) -> c
     let done = act();
     if done >= 0 {
         for parent in parents {
-            let noted = fs::metadata(&parent).and_then(|meta| names.changed(&parent, &id_of(&meta)));
+            let noted =
+                fs::metadata(&parent).and_then(|meta| names.changed(&parent, &id_of(&meta)));
             // A folder that is gone has no names.
             if let Err(error) = noted
                 && error.kind() != io::ErrorKind::NotFound

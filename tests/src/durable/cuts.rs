@@ -5,8 +5,8 @@
 //! and one flush before, and it must say that its tail may be lost.
 //! Invariant: after each cut everything is looked at before anything is written.
 
-use super::load::{Load, Promise};
 use super::Mode;
+use super::load::{Load, Promise};
 use crate::dice::Dice;
 use crate::figures::Waits;
 use crate::lives::Lives;
@@ -144,12 +144,7 @@ impl Run<'_> {
         self.come_back(lives, cut_at, flush)
     }
 
-    fn come_back(
-        &mut self,
-        lives: &mut Lives,
-        cut_at: Instant,
-        flush: Duration,
-    ) -> io::Result<()> {
+    fn come_back(&mut self, lives: &mut Lives, cut_at: Instant, flush: Duration) -> io::Result<()> {
         let promise = match self.setup.judged_as {
             Mode::Always => Promise::All,
             Mode::Everysec => Promise::Before(cut_at - EVERY - flush - SLACK),

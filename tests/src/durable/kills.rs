@@ -3,8 +3,8 @@
 //! Not a power loss (`cuts`): the kernel lives on, so in every mode all that was acknowledged must
 //! be there. Invariant: after each kill everything is looked at before anything is written.
 
-use super::load::{Load, Promise};
 use super::Mode;
+use super::load::{Load, Promise};
 use crate::dice::Dice;
 use crate::figures::Waits;
 use crate::lives::Lives;

@@ -309,8 +309,12 @@ impl Shelf {
         part("c", self.counter.to_string(), known.counter.to_string());
         for (at, name) in ["l", "m"].into_iter().enumerate() {
             let ends = |list: &VecDeque<Bytes>| {
-                format!("{} from {} to {}", list.len(), option(&list.front().cloned()),
-                    option(&list.back().cloned()))
+                format!(
+                    "{} from {} to {}",
+                    list.len(),
+                    option(&list.front().cloned()),
+                    option(&list.back().cloned())
+                )
             };
             part(name, ends(&self.lists[at]), ends(&known.lists[at]));
         }
@@ -326,7 +330,8 @@ impl Shelf {
         };
         let far = |shelf: &Shelf| until(shelf.text.as_ref().map(|(bytes, at)| (bytes, *at)));
         part("t", far(self), far(known));
-        let near = |shelf: &Shelf| until(shelf.brief.as_ref().map(|(bytes, at)| (bytes, Some(*at))));
+        let near =
+            |shelf: &Shelf| until(shelf.brief.as_ref().map(|(bytes, at)| (bytes, Some(*at))));
         part("b", near(self), near(known));
         parts.join("; ")
     }
