@@ -91,9 +91,15 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+    use slots::{Epoch, SlotId};
+
     use crate::command::mailbox::letter;
-    use crate::command::promise::Promises;
+    use crate::command::promise::{LogMarks, Promises};
     use crate::gate::Tag;
+    use crate::slot::{Journal, Position};
     use crate::testing::TestNode;
     use slots::{OpIndex, slot_of};
 
@@ -179,5 +185,150 @@ mod tests {
         node.node.promises.activate();
         node.send(1, b"CLIENT REPLY OFF\r\nSET a 1\r\n");
         assert_eq!(node.send(1, b"CLIENT REPLY ON\r\n"), b"+OK\r\n");
+    }
+
+    /// A log that is as far as it is told to be.
+    #[derive(Default)]
+    struct SlowLog {
+        appended: AtomicU64,
+        written: AtomicU64,
+        synced: AtomicU64,
+        is_full: AtomicBool,
+    }
+
+    impl Journal for SlowLog {
+        fn append(&self, _: SlotId, _: Epoch, _: OpIndex, _: &[u8]) -> Position {
+            Position { lane: 0, at: self.appended.fetch_add(1, SeqCst) + 1 }
+        }
+        fn leave(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
+            self.append(slot, epoch, index, group)
+        }
+        fn lane(&self, _: SlotId) -> u16 {
+            0
+        }
+    }
+
+    impl LogMarks for SlowLog {
+        fn has_waiting(&self) -> bool {
+            self.written.load(SeqCst) < self.appended.load(SeqCst)
+        }
+        fn is_full(&self) -> bool {
+            self.is_full.load(SeqCst)
+        }
+        fn is_written(&self, at: Position) -> bool {
+            at.at <= self.written.load(SeqCst)
+        }
+        fn is_synced(&self, at: Position) -> bool {
+            at.at <= self.synced.load(SeqCst)
+        }
+        fn round_for_now(&self) -> u64 {
+            self.appended.load(SeqCst)
+        }
+        fn rounds_done(&self) -> u64 {
+            self.synced.load(SeqCst)
+        }
+        fn full_reason(&self) -> String {
+            "no space left".to_owned()
+        }
+    }
+
+    fn logging(waits: bool) -> (TestNode, Arc<SlowLog>) {
+        let (node, log) = (TestNode::new(&[]), Arc::new(SlowLog::default()));
+        log.written.store(u64::MAX, SeqCst);
+        node.node.rooms.set_journal(log.clone(), crate::stream::put_op);
+        node.node.promises.set_log(log.clone());
+        node.node.promises.wait_for_syncs(waits);
+        (node, log)
+    }
+
+    fn advance(node: &TestNode, mark: &AtomicU64, to: u64) {
+        mark.store(to, SeqCst);
+        node.node.promises.progressed();
+    }
+
+    #[test]
+    fn always_answers_when_the_log_is_synced_and_reads_wait_with_it() {
+        let (mut node, log) = logging(true);
+        assert_eq!(node.send(1, b"SET a 1\r\n"), b"");
+        assert_eq!(node.send(2, b"GET a\r\nGET b\r\n"), b"");
+        assert_eq!(node.send(3, b"GET b\r\n"), b"$-1\r\n", "another slot");
+        advance(&node, &log.synced, 1);
+        assert_eq!(node.resume(1), b"+OK\r\n");
+        assert_eq!(node.resume(2), b"$1\r\n1\r\n$-1\r\n");
+        assert_eq!(node.send(2, b"GET a\r\n"), b"$1\r\n1\r\n", "safe by now: no wait");
+    }
+
+    #[test]
+    fn everysec_answers_at_once_unless_its_record_waits_in_memory() {
+        let (mut node, log) = logging(false);
+        assert_eq!(node.send(1, b"SET a 1\r\n"), b"+OK\r\n");
+        log.written.store(1, SeqCst);
+        assert_eq!(node.send(1, b"SET a 2\r\nGET b\r\n"), b"");
+        advance(&node, &log.written, 2);
+        assert_eq!(node.resume(1), b"+OK\r\n$-1\r\n");
+    }
+
+    #[test]
+    fn commands_on_all_keys_wait_for_every_lane() {
+        let (mut node, log) = logging(true);
+        node.send(1, b"SET a 1\r\n");
+        assert_eq!(node.send(2, b"DBSIZE\r\nPING\r\n"), b"");
+        assert_eq!(
+            node.send(3, b"MULTI\r\nSET {b}1 x\r\nFLUSHALL\r\nEXEC\r\n"),
+            b"+OK\r\n+QUEUED\r\n+QUEUED\r\n"
+        );
+        advance(&node, &log.synced, 1);
+        assert_eq!(node.resume(2), b":1\r\n+PONG\r\n");
+        let appended = log.appended.load(SeqCst);
+        assert!(appended >= 3, "the transaction's group and the flush of another slot: {appended}");
+        advance(&node, &log.synced, appended - 1);
+        assert_eq!(node.resume(3), b"");
+        advance(&node, &log.synced, appended);
+        assert_eq!(node.resume(3), b"*2\r\n+OK\r\n+OK\r\n");
+    }
+
+    #[test]
+    fn who_was_blocked_is_answered_when_the_pop_is_safe() {
+        let (mut node, log) = logging(true);
+        assert_eq!(node.send(1, b"BLPOP q 0\r\n"), b"");
+        assert_eq!(node.send(2, b"RPUSH q x\r\n"), b"");
+        assert_eq!(node.resume(1), b"", "push and pop are one group, which is not synced");
+        advance(&node, &log.synced, 1);
+        assert_eq!(node.resume(2), b":1\r\n");
+        assert_eq!(node.resume(1), b"*2\r\n$1\r\nq\r\n$1\r\nx\r\n");
+    }
+
+    #[test]
+    fn a_full_log_refuses_writes_before_they_are_executed() {
+        let (mut node, log) = logging(false);
+        node.send(1, b"SET a 1\r\n");
+        node.send(2, b"MULTI\r\nSET a 2\r\n");
+        log.is_full.store(true, SeqCst);
+        let refused = |reply: Vec<u8>, start: &str| {
+            let reply = String::from_utf8(reply).expect("ASCII");
+            assert!(reply.starts_with(start) && reply.contains("no space left"), "{reply}");
+        };
+        for write in ["SET a 2", "DEL a", "FLUSHALL", "BLPOP q 0", "PEXPIRE a 1"] {
+            refused(node.send(1, format!("{write}\r\n").as_bytes()), "-MISCONF ");
+        }
+        refused(node.send(2, b"EXEC\r\n"), "-EXECABORT ");
+        assert_eq!(node.send(1, b"GET a\r\n"), b"$1\r\n1\r\n");
+        log.is_full.store(false, SeqCst);
+        assert_eq!(node.send(1, b"SET a 2\r\n"), b"+OK\r\n");
+    }
+
+    #[test]
+    fn keys_that_expire_while_the_log_is_full_are_hidden_and_stay() {
+        let (mut node, log) = logging(false);
+        node.send(1, b"SET a 1 PX 5\r\n");
+        log.is_full.store(true, SeqCst);
+        node.node.tick_log();
+        node.advance(10);
+        assert_eq!(node.send(1, b"GET a\r\n"), b"$-1\r\n");
+        assert_eq!((node.node.key_count(), log.appended.load(SeqCst)), (1, 1));
+        log.is_full.store(false, SeqCst);
+        node.node.tick_log();
+        assert_eq!(node.send(1, b"GET a\r\n"), b"$-1\r\n");
+        assert_eq!((node.node.key_count(), log.appended.load(SeqCst)), (0, 2));
     }
 }
