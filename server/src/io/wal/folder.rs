@@ -10,11 +10,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::map::MappedFile;
+use super::map::{self, MappedFile};
 use crate::persist::log::{DiskError, Doing, WalDisk};
 
-/// Zeros written at once.
-const ZERO_BYTES: usize = 1024 * 1024;
+/// Zeros written at once: a page. The kernel keeps what is written at once in one folio where it
+/// can, and the first store to any page of a folio marks all of it: of 1 MiB it took 7 us, of a page
+/// 1 us (ext4, Linux 6.18), and the next sync writes as much.
+const ZERO_BYTES: usize = 4096;
 /// Zeros between two syncs: what others sync on the same disk meanwhile waits for no more.
 const ZEROS_PER_SYNC: u64 = 4 * 1024 * 1024;
 
@@ -71,8 +73,10 @@ impl WalDisk for Folder {
 
     fn read(&self, file: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
         // Read, not mapped: a sector the disk cannot give is an error here, a signal there.
-        let read =
-            File::open(self.path.join(file)).and_then(|open| open.read_exact_at(into, offset));
+        let read = File::open(self.path.join(file)).and_then(|open| {
+            map::read_in_pages(&open);
+            open.read_exact_at(into, offset)
+        });
         read.map_err(|error| self.error(Doing::Read, file, &error))
     }
 

@@ -21,6 +21,11 @@ use crate::persist::log::{DiskError, Doing, LogFile, Piece};
 
 /// What `stat` counts blocks in, whatever the file system's are.
 const STAT_BLOCK_BYTES: u64 = 512;
+/// The smallest page there is. Where they are larger a range that begins within one is refused, and
+/// nothing is lost but time.
+const PAGE_BYTES: usize = 4096;
+/// Of one call: the kernel holds a lock of the whole process meanwhile, some 10 us.
+const POPULATE_BYTES: usize = 64 * 1024;
 
 /// A mapped file.
 #[derive(Debug)]
@@ -64,6 +69,25 @@ impl MappedFile {
     }
 }
 
+impl MappedFile {
+    /// Gives pages their entries in the page table, as if someone read or wrote each. Where the
+    /// kernel knows no such thing (before Linux 5.14) or has no memory, the first store to a page
+    /// does it.
+    fn populate(&self, offset: usize, bytes: usize, how: libc::c_int) {
+        let end = offset.saturating_add(bytes).min(self.bytes);
+        for start in (offset - offset % PAGE_BYTES..end).step_by(POPULATE_BYTES) {
+            let bytes = POPULATE_BYTES.min(end - start);
+            // SAFETY: the range lies in the map and begins at a page of it. No byte changes, so it
+            // does not matter who owns a piece of the range, or writes to it meanwhile.
+            let failed =
+                unsafe { libc::madvise(self.start.as_ptr().add(start).cast(), bytes, how) != 0 };
+            if failed {
+                return;
+            }
+        }
+    }
+}
+
 /// Fills the holes of a file: a copy or a restore may have made them out of zeros, and a write to
 /// the map that finds no room for one kills the process (SIGBUS).
 fn allocate(file: &File, length: u64) -> io::Result<()> {
@@ -83,8 +107,24 @@ fn allocate(file: &File, length: u64) -> io::Result<()> {
     }
 }
 
+/// What is read of the file comes into memory in single pages, for the reason of `ZERO_BYTES`: the
+/// log goes on in files that a start has read.
+pub(super) fn read_in_pages(file: &File) {
+    // SAFETY: the descriptor is open; no memory is handed over. It is advice: a refusal is fine.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
+}
+
 impl LogFile for MappedFile {
     type Piece = MappedPiece;
+
+    fn load(&self) {
+        self.populate(0, self.bytes, libc::MADV_POPULATE_READ);
+    }
+
+    fn ready(&self, offset: u64, bytes: usize) {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        self.populate(offset, bytes, libc::MADV_POPULATE_WRITE);
+    }
 
     fn number(&self) -> u64 {
         self.number

@@ -39,6 +39,11 @@ pub trait LogFile: Send + Sync + 'static {
     fn number(&self) -> u64;
     /// The part from `offset` on. Parts that are owned at the same time do not overlap: asserted.
     fn piece(self: &Arc<Self>, offset: u64, bytes: usize) -> Self::Piece;
+    /// Brings all of it into memory: no store to it waits for the disk. It may do nothing.
+    fn load(&self);
+    /// A part is soon written, before the next sync: what a first store to a page costs is paid
+    /// now. It may do nothing.
+    fn ready(&self, offset: u64, bytes: usize);
     /// All that was written to its pieces before the call is on the disk.
     fn sync(&self) -> Result<(), DiskError>;
 }

@@ -106,6 +106,7 @@ impl<D: WalDisk> Keeper<D> {
     /// What went wrong, if it is not the end.
     fn make_and_drain(&mut self) -> Result<Option<DiskError>, DiskError> {
         loop {
+            self.ready_chunks();
             let mut failure = self.make_ahead()?;
             let is_starved = failure.is_some();
             // What waits is written even if no more files can be made.
@@ -114,6 +115,15 @@ impl<D: WalDisk> Keeper<D> {
             if is_done || is_starved {
                 return Ok(failure);
             }
+        }
+    }
+
+    /// Pays for the first stores to chunks of lanes in a hurry: cheaper than they could, and not
+    /// under a slot's lock. Those that have filled them meanwhile paid for themselves.
+    fn ready_chunks(&self) {
+        let rushed = self.wal.pool.lock().take_rushed();
+        for (file, offset, bytes) in rushed {
+            file.ready(offset, bytes);
         }
     }
 
@@ -231,6 +241,7 @@ impl<D: WalDisk> Keeper<D> {
             None => self.make_new(&head, |_| {})?,
         };
         self.next_file += 1;
+        file.load();
         let chunks = (0..head.chunks).map(|chunk| FreeChunk {
             file: Arc::clone(&file),
             chunk,
@@ -365,7 +376,7 @@ impl<D: WalDisk> Keeper<D> {
         let file = self.make_new(&head, |file| {
             let (file, offset) = (Arc::clone(file), chunk_offset(&head, 0));
             let place = FreeChunk { file, chunk: 0, offset, bytes: chunk_bytes };
-            Open::begin(place, &chunk).put(&large.summed(), unsynced);
+            Open::begin(place, &chunk, 0).put(&large.summed(), unsynced);
         })?;
         let mut state = self.wal.lanes[usize::from(lane)].state.lock();
         state.note_alone(file, bytes as u64);

@@ -48,11 +48,13 @@ pub(super) struct Open<F: LogFile> {
     /// Where the next record goes.
     at: usize,
     bytes: usize,
+    /// How many rounds of syncs had begun before it.
+    pub(super) rounds: u64,
 }
 
 impl<F: LogFile> Open<F> {
     /// Begins a chunk: its header is written, its magic last.
-    pub(super) fn begin(place: FreeChunk<F>, head: &ChunkHead) -> Open<F> {
+    pub(super) fn begin(place: FreeChunk<F>, head: &ChunkHead, rounds: u64) -> Open<F> {
         let FreeChunk { file, offset, bytes, .. } = place;
         let mut piece = file.piece(offset, bytes);
         let header = head.bytes();
@@ -61,7 +63,7 @@ impl<F: LogFile> Open<F> {
         let mut word = [0; 8];
         word.copy_from_slice(magic);
         piece.publish(0, word);
-        Open { file, piece, seed: head.seed(), at: CHUNK_HEADER_BYTES, bytes }
+        Open { file, piece, seed: head.seed(), at: CHUNK_HEADER_BYTES, bytes, rounds }
     }
 
     /// Goes on in a chunk whose records end at `at`.
@@ -72,7 +74,7 @@ impl<F: LogFile> Open<F> {
         at: usize,
         bytes: usize,
     ) -> Self {
-        Open { file, piece, seed, at, bytes }
+        Open { file, piece, seed, at, bytes, rounds: 0 }
     }
 
     pub(super) fn fits(&self, payload: usize) -> bool {

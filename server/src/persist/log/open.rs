@@ -271,7 +271,7 @@ impl<D: WalDisk> Mender<'_, D> {
         let file = Arc::clone(opened(&self.recovery.disk, &mut self.files, head.file)?);
         let (offset, bytes) = (place.offset(), place.bytes());
         let chunk = FreeChunk { file: Arc::clone(&file), chunk: head.chunk, offset, bytes };
-        drop(Open::begin(chunk, &head));
+        drop(Open::begin(chunk, &head, 0));
         file.sync()?;
         Ok(FoundChunk { head, seed: head.seed(), ..place })
     }

@@ -37,12 +37,14 @@ pub(super) struct Pool<F: LogFile> {
     elder_file: Option<u64>,
     /// The last file that was wanted could not be made.
     is_starved: bool,
+    /// Parts of files that lanes have just begun to write, and will have written before a sync.
+    rushed: Vec<(Arc<F>, u64, usize)>,
 }
 
 impl<F: LogFile> Pool<F> {
     pub(super) fn new(lanes: u16, elder_file: Option<u64>) -> Pool<F> {
         let held = (0..lanes).map(|_| VecDeque::new()).collect();
-        Pool { free: VecDeque::new(), held, elder_file, is_starved: false }
+        Pool { free: VecDeque::new(), held, elder_file, is_starved: false, rushed: Vec::new() }
     }
 
     pub(super) fn add(&mut self, chunks: impl Iterator<Item = FreeChunk<F>>) {
@@ -79,6 +81,15 @@ impl<F: LogFile> Pool<F> {
 
     pub(super) fn hold(&mut self, lane: u16, held: Held) {
         self.held[usize::from(lane)].push_back(held);
+    }
+
+    /// A lane begins this chunk and is in a hurry: it filled its last one between two syncs.
+    pub(super) fn rush(&mut self, chunk: &FreeChunk<F>) {
+        self.rushed.push((Arc::clone(&chunk.file), chunk.offset, chunk.bytes));
+    }
+
+    pub(super) fn take_rushed(&mut self) -> Vec<(Arc<F>, u64, usize)> {
+        std::mem::take(&mut self.rushed)
     }
 
     pub(super) fn starve(&mut self, is_starved: bool) {

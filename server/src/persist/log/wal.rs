@@ -276,9 +276,14 @@ impl<F: LogFile> Wal<F> {
         let previous = pool.newest(lane);
         let head = self.head(lane, state, previous, (place.file.number(), place.chunk));
         pool.hold(lane, Held { file: head.file, start: head.start });
+        let rounds = self.rounds_begun();
+        // Else the next round cleans its pages before they are written, and writes them for nothing.
+        if state.open.as_ref().is_some_and(|full| full.rounds == rounds) {
+            pool.rush(&place);
+        }
         let is_short = pool.is_short();
         drop(pool);
-        state.turn(Open::begin(place, &head));
+        state.turn(Open::begin(place, &head, rounds));
         if is_short {
             self.set_full();
         }
