@@ -78,3 +78,6 @@ fn load_slots<D: CheckpointDisk + Sync>(
     });
     failure.into_inner().map_or(Ok(()), Err)
 }
+
+#[cfg(test)]
+mod tests;

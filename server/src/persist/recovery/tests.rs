@@ -117,7 +117,8 @@ fn start(
             ends.push(recovery.replay(era, lane, &AtomicU64::new(0), &mut visit)?);
         }
     }
-    let loaded = loader.finish()?;
+    let mut loaded = loader.finish()?;
+    loaded.torn = ends.iter().filter_map(|end| end.torn.clone()).collect();
     let keeper = recovery.open(ends, options(run), crate::persist::log::Bells::silent())?;
     let number = checkpoint.map_or(0, |checkpoint| checkpoint.number());
     Ok(Started { keeper, loaded, number })
