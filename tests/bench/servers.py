@@ -116,16 +116,24 @@ class Server:
         self.port = None
         self.malloc = "?"
         self.version = "?"
+        self.folder = None
 
-    def start(self, bench):
-        """Starts a fresh process on the server core and waits until it serves all slots."""
+    def start(self, bench, folder=None, core=None, ready=True):
+        """Starts a fresh process on the server core and waits until it serves all slots; in a
+        folder that holds its files already, on other cores, without waiting."""
         self.port = free_port()
-        folder = os.path.join(bench.folder, f"{self.name}-{self.port}".replace("/", "_"))
-        os.makedirs(folder)
+        if folder is None:
+            name = f"{self.name}-{self.port}".replace("/", "_").replace(" ", "_")
+            folder = os.path.join(bench.folder, name)
+            os.makedirs(folder)
+        self.folder = folder
         places = {"port": self.port, "dir": folder}
         words = [word.format(**places) for word in self.words]
         with open(os.path.join(folder, "log"), "ab") as log:
-            self.child = bench.children.start(bench.server_core, words, log, cwd=folder)
+            core = bench.server_core if core is None else core
+            self.child = bench.children.start(core, words, log, cwd=folder)
+        if not ready:
+            return
         try:
             self.wait_ready()
         except (OSError, BenchError) as error:
@@ -170,6 +178,24 @@ class Server:
         if self.child is not None:
             bench.children.end(self.child)
             self.child = None
+
+    def kill(self, bench):
+        """As a crash ends it."""
+        self.child.kill()
+        self.stop(bench)
+
+    def shut_down(self, bench):
+        """By its own command: where the child of ours is not the server itself."""
+        if self.alive():
+            try:
+                Resp(self.port).call("SHUTDOWN", "NOSAVE")
+            except (OSError, BenchError):
+                pass
+            try:
+                self.child.wait(10)
+            except subprocess.TimeoutExpired:
+                pass
+        self.stop(bench)
 
     def alive(self):
         return self.child is not None and self.child.poll() is None

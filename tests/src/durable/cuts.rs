@@ -165,13 +165,11 @@ impl Run<'_> {
         self.note_kept(lives)
     }
 
-    /// What the node told the others of what it kept: in the table's history.
+    /// What the node told the others of what it kept: the table's last record of its start.
     fn note_kept(&mut self, lives: &Lives) -> io::Result<()> {
         let history = lives.client()?.call(&["SLOTD", "HISTORY"])?;
-        let text = history.text().unwrap_or_default();
         // A server that is not slotd has no such history.
-        let Some((_, rest)) = text.rsplit_once(", kept ") else { return Ok(()) };
-        let word: String = rest.chars().take_while(|c| c.is_alphabetic()).collect();
+        let Some(word) = kept_by(history.text().unwrap_or_default()) else { return Ok(()) };
         let wanted = if self.setup.mode == Mode::Always { "All" } else { "Tail" };
         if word != wanted && self.setup.mode != Mode::Memory {
             let text = format!("it says that it kept {word}, not {wanted}");
@@ -228,6 +226,15 @@ impl Figures {
         self.load.findings.faults.iter().for_each(|fault| println!("fault: {fault}"));
         self.load.findings.holds()
     }
+}
+
+/// The word behind `kept` in the newest NodeBoot of a history.
+fn kept_by(history: &str) -> Option<String> {
+    let records: Vec<serde_json::Value> = serde_json::from_str(history).ok()?;
+    let boots = records.iter().filter(|record| record["change"] == "NodeBoot");
+    let last = boots.max_by_key(|record| record["version"].as_u64())?;
+    let (_, word) = last["detail"].as_str()?.split_once(", kept ")?;
+    Some(word.to_owned())
 }
 
 fn ms(time: Duration) -> f64 {

@@ -15,6 +15,11 @@ use std::time::Instant;
 /// These begin the error of a write that was refused before it was executed.
 const REFUSALS: [&str; 6] = ["MISCONF", "LOADING", "CLUSTERDOWN", "TRYAGAIN", "OOM", "EXECABORT"];
 
+/// Whether a server says so that it did nothing, also of what would only read.
+pub(super) fn is_refusal(reply: &Value) -> bool {
+    REFUSALS.iter().any(|start| reply.is_error(start))
+}
+
 /// The history of one shelf.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -95,7 +100,7 @@ impl Ledger {
         let (Some(deed), Some(last)) = (self.pending.pop_front(), replies.last()) else {
             return Answer::Fault("a reply nobody waits for".into());
         };
-        if REFUSALS.iter().any(|start| last.is_error(start)) {
+        if is_refusal(last) {
             return Answer::Refused;
         }
         let before = self.sure.clone();

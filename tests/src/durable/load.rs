@@ -4,7 +4,7 @@
 //! are looked at.
 
 use super::ballast::Ballast;
-use super::ledger::{Answer, Ledger, Verdict};
+use super::ledger::{Answer, Ledger, Verdict, is_refusal};
 use super::shelf::{Deed, Shelf};
 use crate::dice::Dice;
 use crate::lives::Lives;
@@ -333,6 +333,8 @@ fn read_on(
                 faults.push(format!("{}: a reader saw {before}, then {now}", tags[at]));
             }
             Some(shelf) => drop(seen[at].fetch_max(shelf.counter, SeqCst)),
+            // It is about to stop, or cut off.
+            None if is_refusal(last) => {}
             None => faults.push(format!("{}: a read gave {last:?}", tags[at])),
         }
         sleep(READER_PAUSE);
