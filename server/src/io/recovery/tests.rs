@@ -61,7 +61,7 @@ impl Journal for ToLog {
     fn append(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
         self.put(Kind::OpGroup, (slot, epoch), index, group)
     }
-    fn append_drop(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
+    fn leave(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
         self.put(Kind::Drop, (slot, epoch), index, group)
     }
     fn lane(&self, slot: SlotId) -> u16 {
