@@ -35,6 +35,16 @@ pub trait LogFile: Send + Sync + 'static {
     /// A part of it that one owner writes.
     type Piece: Piece;
 
+    /// CRC32C of bytes, begun with another's. A seam, as what is fast for a few bytes is made of
+    /// the processor's instructions.
+    #[inline]
+    fn sum(seed: u32, bytes: &[u8]) -> u32 {
+        crc32c::crc32c_append(seed, bytes)
+    }
+    /// A hint: what lies at this address is soon changed by the caller, so its cache line is
+    /// wanted here. It may do nothing.
+    #[inline]
+    fn fetch(_address: *const u8) {}
     /// What the file is called in the log.
     fn number(&self) -> u64;
     /// The part from `offset` on. Parts that are owned at the same time do not overlap: asserted.
@@ -55,4 +65,7 @@ pub trait Piece: Send {
     /// Stores eight bytes at a multiple of 8 at once, after all that was written before: a process
     /// that is killed leaves them only with what they vouch for.
     fn publish(&mut self, at: usize, word: [u8; 8]);
+    /// A hint: so many bytes from here on are written next. It may do nothing.
+    #[inline]
+    fn expect(&self, _at: usize, _bytes: usize) {}
 }

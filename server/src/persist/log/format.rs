@@ -104,6 +104,7 @@ impl FileHead {
         }
         if head.chunks == 0
             || head.chunk_bytes <= CHUNK_HEADER_BYTES as u64
+            || head.chunk_bytes > u64::from(u32::MAX)
             || !head.chunk_bytes.is_multiple_of(8)
         {
             return Err(damage(format!("{} chunks of {}", head.chunks, head.chunk_bytes)));

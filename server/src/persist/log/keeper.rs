@@ -196,7 +196,7 @@ impl<D: WalDisk> Keeper<D> {
         }
         for lane in behind {
             let mut state = self.wal.lanes[usize::from(lane)].state.lock();
-            if state.tail <= floors[usize::from(lane)] && state.waiting.is_empty() {
+            if state.tail() <= floors[usize::from(lane)] && !state.waits() {
                 self.wal.turn(lane, &mut state, None);
             }
         }
@@ -339,21 +339,19 @@ impl<D: WalDisk> Keeper<D> {
 
     fn copy_waiting(&self, lane: u16, is_done: &mut bool, is_news: &mut bool) -> Option<Waiting> {
         let mut state = self.wal.lanes[usize::from(lane)].state.lock();
-        while let Some(first) = state.waiting.pop_front() {
+        while let Some(first) = state.first_waiting().cloned() {
             if self.wal.is_large(first.payload.len()) {
-                let large = first.clone();
-                state.waiting.push_front(first);
-                return Some(large);
+                return Some(first);
             }
             let synced = self.wal.synced(lane);
             let is_put = state.put_open(&first.summed(), synced)
                 || self.wal.turn(lane, &mut state, Some(first.payload.len()))
                     && state.put_open(&first.summed(), synced);
             if !is_put {
-                state.waiting.push_front(first);
                 *is_done = false;
                 return None;
             }
+            state.pop_waiting();
             self.wal.drained(lane, &state, &first);
             *is_news = true;
         }
@@ -389,7 +387,7 @@ impl<D: WalDisk> Keeper<D> {
             pool.skip_file(anchor(number));
         }
         drop(pool);
-        state.waiting.pop_front();
+        state.pop_waiting();
         self.wal.drained(lane, &state, large);
         drop(state);
         self.wal.tell_progress();

@@ -8,12 +8,16 @@
 //! lane; while anything waits, everything waits.
 
 use std::collections::VecDeque;
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use super::disk::{LogFile, Piece};
 use super::format::{CHUNK_HEADER_BYTES, ChunkHead};
 use super::pool::FreeChunk;
-use super::record::{Entry, RECORD_HEADER_BYTES, header, record_bytes};
+use super::record::{Entry, HeaderWords, RECORD_HEADER_BYTES, record_bytes};
+
+/// Of a record whose lines are fetched ahead: beyond that the processor sees the row by itself.
+const EXPECTED_BYTES: usize = 256;
 
 /// A record with its payload's checksum, taken before the lock.
 #[derive(Clone, Copy)]
@@ -40,14 +44,15 @@ impl Waiting {
     }
 }
 
-/// The chunk a lane writes.
+/// The chunk a lane writes. What an append touches comes first, see `LaneState`.
+#[repr(C)]
 pub(super) struct Open<F: LogFile> {
-    file: Arc<F>,
     piece: F::Piece,
     seed: u32,
-    /// Where the next record goes.
-    at: usize,
-    bytes: usize,
+    /// Where the next record goes; chunks have fewer than 2^32 bytes.
+    at: u32,
+    bytes: u32,
+    file: Arc<F>,
     /// How many rounds of syncs had begun before it.
     pub(super) rounds: u64,
 }
@@ -63,7 +68,7 @@ impl<F: LogFile> Open<F> {
         let mut word = [0; 8];
         word.copy_from_slice(magic);
         piece.publish(0, word);
-        Open { file, piece, seed: head.seed(), at: CHUNK_HEADER_BYTES, bytes, rounds }
+        Open { rounds, ..Open::resume(file, piece, head.seed(), CHUNK_HEADER_BYTES, bytes) }
     }
 
     /// Goes on in a chunk whose records end at `at`.
@@ -74,67 +79,113 @@ impl<F: LogFile> Open<F> {
         at: usize,
         bytes: usize,
     ) -> Self {
-        Open { file, piece, seed, at, bytes, rounds: 0 }
+        let short = |bytes| u32::try_from(bytes).expect("a chunk has fewer than 2^32 bytes");
+        Open { piece, seed, at: short(at), bytes: short(bytes), file, rounds: 0 }
     }
 
+    #[inline]
     pub(super) fn fits(&self, payload: usize) -> bool {
-        record_bytes(payload) <= self.bytes - self.at
+        record_bytes(payload) <= (self.bytes - self.at) as usize
     }
 
     /// Copies a record; its first word last. Returns its bytes.
     #[inline]
     pub(super) fn put(&mut self, record: &Summed<'_>, unsynced: u64) -> u64 {
         let Summed { entry, payload, payload_sum } = record;
+        // The lane's last record may be another processor's.
+        self.piece.expect(self.at as usize, record_bytes(payload.len()).min(EXPECTED_BYTES));
         let unsynced = u32::try_from(unsynced).unwrap_or(u32::MAX);
-        let head = header(entry, payload.len(), *payload_sum, unsynced, self.seed, self.at);
-        let (first, rest) = head.split_at(8);
-        self.piece.write(self.at + 8, rest);
-        self.piece.write(self.at + RECORD_HEADER_BYTES, payload);
-        let mut word = [0; 8];
-        word.copy_from_slice(first);
-        self.piece.publish(self.at, word);
+        let sum = |bytes: &[u8]| F::sum(self.seed, bytes);
+        let head = HeaderWords::new(entry, payload.len(), *payload_sum, unsynced, self.at, sum);
+        let at = self.at as usize;
+        let [first, rest @ ..] = head.words;
+        for (nth, word) in rest.into_iter().enumerate() {
+            self.piece.write(at + 8 * (nth + 1), &word.to_le_bytes());
+        }
+        self.piece.write(at + RECORD_HEADER_BYTES - 4, &head.last.to_le_bytes());
+        self.piece.write(at + RECORD_HEADER_BYTES, payload);
+        self.piece.publish(at, first.to_le_bytes());
         let bytes = record_bytes(payload.len());
-        self.at += bytes;
+        self.at += bytes as u32;
+        // A lock is not given back before the stores under it are done: the next record's lines
+        // had better be here by then.
+        self.piece.expect(at + bytes, bytes.min(EXPECTED_BYTES));
         bytes as u64
     }
 }
 
-/// What is behind a lane's lock.
+/// What is behind a lane's lock. All that a usual append touches lies, with the lock before it, in
+/// one line: two threads that append to the same lanes by turns hand over one line, not three.
+#[repr(C)]
 pub(super) struct LaneState<F: LogFile> {
-    pub(super) open: Option<Open<F>>,
     /// Position behind the last record in a chunk.
     pub(super) written: u64,
-    /// Position behind the last record, be it waiting.
-    pub(super) tail: u64,
-    pub(super) next_seq: u64,
-    /// Files with bytes no sync has taken, but the open one.
-    unsynced_files: Vec<Arc<F>>,
     /// The open chunk has bytes no sync has taken.
     is_dirty: bool,
-    pub(super) waiting: VecDeque<Waiting>,
+    /// `waiting` has some.
+    waits: bool,
+    pub(super) open: Option<Open<F>>,
+    pub(super) next_seq: u64,
+    /// Position behind the last record while some wait.
+    waiting_tail: u64,
+    waiting: VecDeque<Waiting>,
+    /// Files with bytes no sync has taken, but the open one.
+    unsynced_files: Vec<Arc<F>>,
 }
 
 impl<F: LogFile> LaneState<F> {
+    /// The lock takes the first 8 bytes of the line.
+    const HOT_BYTES: usize =
+        8 + offset_of!(LaneState<F>, open) + offset_of!(Open<F>, bytes) + size_of::<u32>();
+
     pub(super) fn new(at: u64, next_seq: u64, open: Option<Open<F>>) -> LaneState<F> {
+        const { assert!(Self::HOT_BYTES <= 64, "an append touches a second line of the lane") };
         LaneState {
-            open,
             written: at,
-            tail: at,
-            next_seq,
-            unsynced_files: Vec::new(),
             is_dirty: false,
+            waits: false,
+            open,
+            next_seq,
+            waiting_tail: at,
             waiting: VecDeque::new(),
+            unsynced_files: Vec::new(),
         }
+    }
+
+    /// Position behind the last record, be it waiting.
+    #[inline]
+    pub(super) fn tail(&self) -> u64 {
+        if self.waits { self.waiting_tail } else { self.written }
+    }
+
+    /// Does any record wait?
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// A record waits behind all others.
+    pub(super) fn push_waiting(&mut self, record: Waiting) {
+        self.waiting_tail = self.tail() + record_bytes(record.payload.len()) as u64;
+        self.waiting.push_back(record);
+        self.waits = true;
+    }
+
+    /// The first record that waits.
+    pub(super) fn first_waiting(&self) -> Option<&Waiting> {
+        self.waiting.front()
+    }
+
+    /// The first record that waits is written.
+    pub(super) fn pop_waiting(&mut self) -> Option<Waiting> {
+        let first = self.waiting.pop_front();
+        self.waits = !self.waiting.is_empty();
+        first
     }
 
     /// Copies a record if nothing waits before it and the open chunk has room.
     #[inline]
     pub(super) fn try_put(&mut self, record: &Summed<'_>, synced: u64) -> bool {
-        if !self.waiting.is_empty() || !self.put_open(record, synced) {
-            return false;
-        }
-        self.tail = self.written;
-        true
+        !self.waits && self.put_open(record, synced)
     }
 
     /// Copies a record, whose position is known already, into the open chunk if it has room.

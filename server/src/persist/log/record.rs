@@ -84,28 +84,45 @@ pub(super) fn record_bytes(payload: usize) -> usize {
     (RECORD_HEADER_BYTES + payload).next_multiple_of(RECORD_ALIGN)
 }
 
-/// The header of a record at an offset of a chunk with this seed.
-#[inline]
-pub(super) fn header(
-    entry: &Entry,
-    payload: usize,
-    payload_sum: u32,
-    unsynced: u32,
-    seed: u32,
-    at: usize,
-) -> [u8; RECORD_HEADER_BYTES] {
-    let mut bytes = [0; RECORD_HEADER_BYTES];
-    bytes[..4].copy_from_slice(&(at as u32).to_le_bytes());
-    bytes[4..8].copy_from_slice(&(payload as u32).to_le_bytes());
-    bytes[8..12].copy_from_slice(&payload_sum.to_le_bytes());
-    bytes[12..16].copy_from_slice(&unsynced.to_le_bytes());
-    bytes[16..24].copy_from_slice(&entry.epoch.0.to_le_bytes());
-    bytes[24..32].copy_from_slice(&entry.index.0.to_le_bytes());
-    bytes[32..34].copy_from_slice(&entry.slot.number().to_le_bytes());
-    bytes[34] = entry.kind as u8;
-    let sum = crc32c::crc32c_append(seed, &bytes);
-    bytes[..4].copy_from_slice(&sum.to_le_bytes());
-    bytes
+/// The header of a record that is written, in the pieces it is stored in: words that were put
+/// together in registers. Bytes that were stored one by one are not to be had eight at a time until
+/// the stores are through.
+pub(super) struct HeaderWords {
+    /// Bytes 0-31, little-endian.
+    pub(super) words: [u64; 4],
+    /// Bytes 32-35.
+    pub(super) last: u32,
+}
+
+impl HeaderWords {
+    /// At an offset of its chunk; `sum` is seeded with the chunk's.
+    #[inline]
+    pub(super) fn new(
+        entry: &Entry,
+        payload: usize,
+        payload_sum: u32,
+        unsynced: u32,
+        at: u32,
+        sum: impl Fn(&[u8]) -> u32,
+    ) -> HeaderWords {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let length = payload as u32;
+        let words = [pair(at, length), pair(payload_sum, unsynced), entry.epoch.0, entry.index.0];
+        let last = u32::from(entry.slot.number()) | (entry.kind as u32) << 16;
+        let mut header = HeaderWords { words, last };
+        header.words[0] = pair(sum(&header.bytes()), length);
+        header
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        for (nth, word) in self.words.iter().enumerate() {
+            bytes[8 * nth..8 * nth + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[32..].copy_from_slice(&self.last.to_le_bytes());
+        bytes
+    }
 }
 
 /// A record's header that holds.

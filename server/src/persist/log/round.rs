@@ -110,7 +110,7 @@ impl<F: LogFile> Wal<F> {
         let mut files = Vec::new();
         let take = |lane: &Lane<F>| {
             let mut state = lane.state.lock();
-            (state.take_unsynced(&mut files), state.tail)
+            (state.take_unsynced(&mut files), state.tail())
         };
         let (written, tails): (Vec<u64>, Vec<u64>) = self.lanes.iter().map(take).unzip();
         let owed = turn.owed.take().unwrap_or(Owed { round: number, tails });
@@ -127,9 +127,9 @@ impl<F: LogFile> Wal<F> {
         syncs_total.fetch_add(round.files as u64, Relaxed);
         rounds_total.fetch_add(u64::from(round.files > 0), Relaxed);
         for (lane, written) in self.lanes.iter().zip(written) {
-            round.bytes += written - lane.synced.swap(written, AcqRel);
+            round.bytes += written - lane.marks.synced.swap(written, AcqRel);
         }
-        let reached = |(lane, tail): (&Lane<F>, &u64)| *tail <= lane.synced.load(Relaxed);
+        let reached = |(lane, tail): (&Lane<F>, &u64)| *tail <= lane.marks.synced.load(Relaxed);
         let is_done = self.lanes.iter().zip(&owed.tails).all(reached);
         let before = done.load(Relaxed);
         match is_done {

@@ -71,12 +71,19 @@ pub struct Figures {
     pub rounds_total: u64,
 }
 
-#[repr(align(128))]
+/// A lane. The lock and what an append touches lie in its first line.
+#[repr(C, align(128))]
 pub(super) struct Lane<F: LogFile> {
     pub(super) state: Mutex<LaneState<F>>,
+    pub(super) marks: Marks,
+}
+
+/// How far a lane is: read by who waits, changed by rounds and by records that wait.
+#[repr(align(64))]
+pub(super) struct Marks {
     pub(super) synced: AtomicU64,
     /// Records that end beyond this are still waiting; `u64::MAX`: none is.
-    waits_from: AtomicU64,
+    pub(super) waits_from: AtomicU64,
 }
 
 /// What all chunks of this run have in common.
@@ -108,8 +115,10 @@ impl<F: LogFile> Wal<F> {
     pub(super) fn new(era: Era, lanes: Vec<LaneState<F>>, pool: Pool<F>, bells: Bells) -> Wal<F> {
         assert_eq!(lanes.len(), usize::from(era.lanes), "one state for each lane");
         let lane = |state: LaneState<F>| Lane {
-            synced: AtomicU64::new(state.written),
-            waits_from: AtomicU64::new(u64::MAX),
+            marks: Marks {
+                synced: AtomicU64::new(state.written),
+                waits_from: AtomicU64::new(u64::MAX),
+            },
             state: Mutex::new(state),
         };
         Wal {
@@ -137,8 +146,10 @@ impl<F: LogFile> Wal<F> {
     #[inline]
     pub fn append_entry(&self, entry: Entry, payload: &[u8]) -> Position {
         assert!(payload.len() <= MAX_PAYLOAD_BYTES, "a record of {} bytes", payload.len());
-        let record = Summed { entry, payload, payload_sum: crc32c::crc32c(payload) };
         let lane = self.lane_of(entry.slot);
+        // It comes while the checksum is made.
+        F::fetch(std::ptr::from_ref(&self.lanes[usize::from(lane)]).cast());
+        let record = Summed { entry, payload, payload_sum: F::sum(0, payload) };
         // It will wait: a copy of this size is not made under the lane's lock.
         let copy = self.is_large(payload.len()).then(|| Arc::from(payload));
         let mut state = self.lanes[usize::from(lane)].state.lock();
@@ -146,7 +157,7 @@ impl<F: LogFile> Wal<F> {
         if !state.try_put(&record, synced) {
             self.append_slowly(lane, &mut state, &record, copy);
         }
-        let at = state.tail;
+        let at = state.tail();
         // Read under the lane's lock, see `doze`.
         let wakes = self.rounds.sync_sleeps();
         drop(state);
@@ -186,13 +197,13 @@ impl<F: LogFile> Wal<F> {
     /// Every record of the lane up to here survives the machine.
     #[inline]
     pub fn synced(&self, lane: u16) -> u64 {
-        self.lanes[usize::from(lane)].synced.load(Acquire)
+        self.lanes[usize::from(lane)].marks.synced.load(Acquire)
     }
 
     /// Does what ends here survive the process? False only for records that wait in memory.
     #[inline]
     pub fn is_written(&self, position: Position) -> bool {
-        position.at <= self.lanes[usize::from(position.lane)].waits_from.load(Acquire)
+        position.at <= self.lanes[usize::from(position.lane)].marks.waits_from.load(Acquire)
     }
 
     /// Every record of the lane up to here survives the process.
@@ -202,7 +213,7 @@ impl<F: LogFile> Wal<F> {
 
     /// The place behind the lane's last record.
     pub fn tail(&self, lane: u16) -> u64 {
-        self.lanes[usize::from(lane)].state.lock().tail
+        self.lanes[usize::from(lane)].state.lock().tail()
     }
 
     /// Where this era's lanes began: a floor from here on needs no earlier era.
@@ -240,13 +251,13 @@ impl<F: LogFile> Wal<F> {
         copy: Option<Arc<[u8]>>,
     ) {
         let bytes = record_bytes(record.payload.len()) as u64;
-        if state.waiting.is_empty() && self.turn(lane, state, Some(record.payload.len())) {
+        if !state.waits() && self.turn(lane, state, Some(record.payload.len())) {
             let is_put = state.try_put(record, self.synced(lane));
             assert!(is_put, "a new chunk has room for what was asked of it");
             return;
         }
-        if state.waiting.is_empty() {
-            self.lanes[usize::from(lane)].waits_from.store(state.written, Release);
+        if !state.waits() {
+            self.lanes[usize::from(lane)].marks.waits_from.store(state.written, Release);
         }
         let Summed { entry, payload, payload_sum } = *record;
         // One value may be larger than the limit and waits for its file on a sound disk, too.
@@ -254,8 +265,7 @@ impl<F: LogFile> Wal<F> {
             self.uncounted_bytes.compare_exchange(0, bytes, Relaxed, Relaxed).is_ok()
         };
         let payload = copy.unwrap_or_else(|| payload.into());
-        state.waiting.push_back(Waiting { entry, payload, payload_sum, is_uncounted });
-        state.tail += bytes;
+        state.push_waiting(Waiting { entry, payload, payload_sum, is_uncounted });
         self.flags.add_waiting(bytes);
         let waiting = self.counted_bytes();
         if waiting > MAX_WAITING_BYTES {
@@ -338,8 +348,8 @@ impl<F: LogFile> Wal<F> {
     /// free again `tell_progress` is due.
     pub(super) fn drained(&self, lane: u16, state: &LaneState<F>, first: &Waiting) {
         let bytes = record_bytes(first.payload.len()) as u64;
-        let upto = if state.waiting.is_empty() { u64::MAX } else { state.written };
-        self.lanes[usize::from(lane)].waits_from.store(upto, Release);
+        let upto = if state.waits() { state.written } else { u64::MAX };
+        self.lanes[usize::from(lane)].marks.waits_from.store(upto, Release);
         // After that: see `LogFlags::waits`.
         self.flags.take_waiting(bytes);
         if first.is_uncounted {

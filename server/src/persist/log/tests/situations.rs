@@ -72,9 +72,15 @@ fn a_bad_record_in_the_unsynced_part_is_a_torn_tail_after_a_loss_of_power_only()
     assert_eq!(log.torn.iter().map(|torn| torn.offset).collect::<Vec<_>>(), [offset]);
 }
 
+/// The header of an empty record at offset 112 of a chunk whose checksum is 7.
+fn header(unsynced: u32) -> [u8; RECORD_HEADER_BYTES] {
+    let sum = |bytes: &[u8]| crc32c::crc32c_append(7, bytes);
+    super::super::record::HeaderWords::new(&entry(0, 1), 0, 0, unsynced, 112, sum).bytes()
+}
+
 #[test]
 fn a_distance_that_did_not_fit_proves_nothing() {
-    let header = super::super::record::header(&entry(0, 1), 0, 0, u32::MAX, 7, 112);
+    let header = header(u32::MAX);
     let mut chunk = vec![0; 512];
     chunk[112..148].copy_from_slice(&header);
     let found = super::super::record::Header::at(&chunk, 112, 7).expect("it holds");
@@ -91,7 +97,7 @@ fn resum(record: &mut [u8], seed: u32, at: usize) {
 
 #[test]
 fn what_no_version_writes_is_no_header() {
-    let good = super::super::record::header(&entry(0, 1), 0, 0, 0, 7, 112);
+    let good = header(0);
     for (at, bytes, holds) in [(34, 1, true), (34, 0, false), (35, 1, false), (33, 0x40, false)] {
         let mut chunk = vec![0; 512];
         chunk[112..148].copy_from_slice(&good);
