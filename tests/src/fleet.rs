@@ -58,7 +58,7 @@ impl Fleet {
         Self::start_in(places.into_iter().map(|place| (place, None)).collect(), args)
     }
 
-    /// As [`Fleet::start_at`], nodes that bring a data folder in that one. It is removed at the end.
+    /// As [`Fleet::start_at`], a node that brings a data folder in that. It is removed at the end.
     pub fn start_in(places: Vec<(Place, Option<PathBuf>)>, args: &[&str]) -> io::Result<Self> {
         let dir = fresh_dir()?;
         let args = args.iter().map(|&arg| arg.to_owned()).collect();

@@ -2,8 +2,8 @@
 //!
 //! `bench-load fill HOST:PORT --keys N --size BYTES`: SETs `key:000000000000` and on, pipelined.
 //! `bench-load idle HOST:PORT --conns N`: opens N connections, one PING each, prints `ready`, holds
-//! them until its input ends, then PINGs each again. `bench-load steady HOST:PORT --keys N --rate N`:
-//! SETs at one rate until its input ends, prints the waiting times from the moment each was due.
+//! them until its input ends, then PINGs each again. `bench-load steady HOST:PORT --rate N`: SETs
+//! at one rate until its input ends, prints the waiting times from the moment each was due.
 //! Invariant: every reply is compared; the first wrong one ends the program with code 1.
 
 use slot_tests::dice::Dice;

@@ -1,6 +1,6 @@
 //! Keys that are written once: they make loading and checkpoints long enough to be hit by a kill.
 //!
-//! Invariant: the value of a key follows from its number, so any of them can be checked at any time.
+//! Invariant: the value of a key follows from its number, so any can be checked at any time.
 
 use crate::dice::Dice;
 use crate::resp::{Client, Value, encode};

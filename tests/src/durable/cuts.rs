@@ -1,8 +1,8 @@
 //! The power goes again and again under load: the process is killed, and its data folder becomes
 //! what a disk may hold without power (`shadow`).
 //!
-//! `always` must keep all that was acknowledged; `everysec` what was acknowledged more than a second
-//! and one flush before, and it must say that its tail may be lost.
+//! `always` must keep all that was acknowledged; `everysec` what was acknowledged more than a
+//! second and one flush before, and it must say that its tail may be lost.
 //! Invariant: after each cut everything is looked at before anything is written.
 
 use super::Mode;

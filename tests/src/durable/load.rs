@@ -204,9 +204,7 @@ impl Load {
         let mut number = 0;
         for writer in &mut self.writers {
             for batch in writer.shelves.chunks_mut(LOOK_BATCH) {
-                let from = now_ms();
-                let found = look(&mut client, batch)?;
-                let between = (from, now_ms());
+                let (found, between) = look_until_served(&mut client, batch)?;
                 for (ledger, found) in batch.iter_mut().zip(found) {
                     let seen = self.seen[number].swap(found.counter, SeqCst);
                     if promise == Promise::All && found.counter < seen {
@@ -342,6 +340,24 @@ fn read_on(
     faults
 }
 
+/// A node opens its slots one after the other: those may be refused that it comes to last.
+fn look_until_served(
+    client: &mut Client,
+    ledgers: &[Ledger],
+) -> io::Result<(Vec<Shelf>, (u64, u64))> {
+    let until = Instant::now() + REPLY;
+    loop {
+        let from = now_ms();
+        match look(client, ledgers) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                sleep(POLL);
+            }
+            other => return other.map(|found| (found, (from, now_ms()))),
+        }
+    }
+}
+
+/// The shelves as they are, or `WouldBlock` where one is refused.
 fn look(client: &mut Client, ledgers: &[Ledger]) -> io::Result<Vec<Shelf>> {
     let mut out = Vec::new();
     for ledger in ledgers {
@@ -349,15 +365,19 @@ fn look(client: &mut Client, ledgers: &[Ledger]) -> io::Result<Vec<Shelf>> {
     }
     client.send_raw(&out)?;
     let lines = Shelf::read_words("").len();
-    let mut found = Vec::new();
+    let (mut found, mut is_refused) = (Vec::new(), false);
     for ledger in ledgers {
         let replies = client.read_many(lines)?;
         let last = replies.last();
+        if last.is_some_and(is_refusal) {
+            is_refused = true;
+            continue;
+        }
         let shelf = last.and_then(Shelf::parse);
         let wrong = || io::Error::other(format!("{}: a look gave {last:?}", ledger.tag()));
         found.push(shelf.ok_or_else(wrong)?);
     }
-    Ok(found)
+    if is_refused { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(found) }
 }
 
 fn connect(address: &str) -> io::Result<Client> {
