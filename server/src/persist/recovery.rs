@@ -94,7 +94,7 @@ impl<'a> Loader<'a> {
         let mut sink = Sink::new(entry.slot);
         let (mut count, mut keys, mut index) = (0, 0, OpIndex(0));
         let mut chunks = checkpoint.chunks(entry, buffer);
-        while let Some((at, bytes)) = chunks.next()? {
+        while let Some((at, bytes)) = chunks.next_chunk()? {
             let chunk = Chunk::read(bytes).map_err(|e| bad(at, "a chunk", e.to_string()))?;
             if chunk.head().epoch != entry.epoch {
                 let expected = format!("a chunk at epoch {}", entry.epoch.0);

@@ -115,10 +115,8 @@ impl Coverage {
     /// Is every position of `from..=to` there, at `at` or later?
     fn holds(&self, from: ScanPos, to: ScanPos, at: OpIndex) -> bool {
         let mut next = from;
-        for range in &self.ranges {
-            if range.to < next {
-                continue;
-            }
+        let first = self.ranges.partition_point(|range| range.to < from);
+        for range in &self.ranges[first..] {
             if range.from > next || self.index_of(range) < at {
                 return false;
             }
@@ -137,6 +135,9 @@ impl Coverage {
 
     /// The range stands at `at` now, whatever stood there.
     pub(super) fn install(&mut self, from: ScanPos, to: ScanPos, at: OpIndex) {
+        if self.ranges.last().is_none_or(|last| last.to < from) {
+            return self.append(Covered { from, to, at });
+        }
         let mut ranges = Vec::with_capacity(self.ranges.len() + 2);
         for old in self.ranges.drain(..) {
             if old.from < from {
@@ -150,6 +151,18 @@ impl Coverage {
         ranges.sort_unstable_by_key(|range| range.from);
         self.ranges = ranges;
         self.join();
+    }
+
+    /// Chunks mostly come in order: what is there is not gone through for each.
+    fn append(&mut self, new: Covered) {
+        let at = self.index_of(&new);
+        match self.ranges.last().map(|last| (last.to, self.index_of(last))) {
+            Some((to, index)) if to.0 + 1 == new.from.0 && index == at => {
+                let last = self.ranges.len() - 1;
+                self.ranges[last] = Covered { to: new.to, at, ..self.ranges[last] };
+            }
+            _ => self.ranges.push(new),
+        }
     }
 
     /// Neighbours that stand at one index become one range: a copy that has caught up is one.

@@ -211,7 +211,7 @@ impl<D: CheckpointDisk> Chunks<'_, D> {
     ///
     /// # Errors
     /// A read that failed; a length beyond the slot's; bytes that do not fit their checksum.
-    pub fn next(&mut self) -> Result<Option<(u64, &[u8])>, CheckpointError> {
+    pub fn next_chunk(&mut self) -> Result<Option<(u64, &[u8])>, CheckpointError> {
         let at = self.at;
         if at == self.end {
             return Ok(None);
