@@ -11,7 +11,7 @@ use crate::lives::Lives;
 use std::io;
 use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A start takes no longer.
 const START: Duration = Duration::from_secs(120);
@@ -19,6 +19,9 @@ const START: Duration = Duration::from_secs(120);
 const LIFE_MS: std::ops::Range<u64> = 20..700;
 /// From the order to save to the kill, in ms.
 const SAVING_MS: std::ops::Range<u64> = 0..120;
+/// A save takes no longer.
+const SAVED: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(10);
 /// Kills in a row while it loads.
 const MOST_LOADS: u64 = 3;
 
@@ -46,6 +49,8 @@ pub struct Setup {
 pub struct Figures {
     /// Kills while it wrote, while it saved, while it loaded.
     pub kills: [u32; 3],
+    /// Saves that ended before the kill.
+    pub saves: u32,
     /// From a start after a kill to the first right answer.
     pub recoveries: Waits,
     /// The same after an orderly end.
@@ -73,7 +78,13 @@ pub fn run(setup: &Setup) -> io::Result<Figures> {
 }
 
 fn figures(load: Load) -> Figures {
-    Figures { kills: [0; 3], recoveries: Waits::default(), after_stop: Duration::ZERO, load }
+    Figures {
+        kills: [0; 3],
+        saves: 0,
+        recoveries: Waits::default(),
+        after_stop: Duration::ZERO,
+        load,
+    }
 }
 
 /// The first life has no ballast yet that could be asked for.
@@ -84,7 +95,7 @@ fn wait_for_first(load: &mut Load, lives: &mut Lives) -> io::Result<()> {
             Ok(()) => return Ok(()),
             Err(error) => {
                 lives.check_alive()?;
-                if std::time::Instant::now() > until {
+                if Instant::now() > until {
                     return Err(error);
                 }
             }
@@ -106,25 +117,30 @@ impl Run<'_> {
 
     fn one_kill(&mut self, lives: &mut Lives) -> io::Result<()> {
         let order = match self.dice.below(100) {
-            0..60 => None,
-            60..80 => Some("BGSAVE"),
+            0..50 => None,
+            50..75 => Some("BGSAVE"),
             _ => Some("BGREWRITEAOF"),
         };
         let life = Duration::from_millis(self.dice.within(LIFE_MS));
         let saving = Duration::from_millis(self.dice.within(SAVING_MS));
+        let ends = order.is_some() && self.dice.percent(40);
         let address = lives.address();
         self.figures.load.run(&address, |_| {
             sleep(life);
             if let Some(order) = order {
                 // Refused while another save is under way, which is as good.
                 lives.client()?.call(&[order])?;
+                if ends {
+                    wait_until_saved(lives)?;
+                }
                 sleep(saving);
             }
             lives.check_alive()?;
             lives.kill()
         })?;
-        self.figures.kills[usize::from(order.is_some())] += 1;
-        self.come_back(lives, order)
+        self.figures.saves += u32::from(ends);
+        self.figures.kills[usize::from(order.is_some() && !ends)] += 1;
+        self.come_back(lives, order.filter(|_| !ends))
     }
 
     /// Starts it, sometimes kills it while it loads, and looks at everything.
@@ -171,15 +187,33 @@ impl Run<'_> {
     }
 }
 
+fn wait_until_saved(lives: &mut Lives) -> io::Result<()> {
+    let until = Instant::now() + SAVED;
+    let mut client = lives.client()?;
+    loop {
+        let said = client.call(&["INFO", "persistence"])?;
+        let text = said.text().unwrap_or_default();
+        let busy = ["rdb_bgsave_in_progress:1", "aof_rewrite_in_progress:1"];
+        if !busy.iter().any(|line| text.contains(line)) {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            return Err(io::Error::other(format!("no save ended within {SAVED:?}: {text}")));
+        }
+        sleep(POLL);
+    }
+}
+
 impl Figures {
     /// Prints all; whether it holds.
     pub fn report(&mut self) -> bool {
         let [writing, saving, loading] = self.kills;
         let ms = |time: Duration| time.as_secs_f64() * 1000.0;
         println!(
-            "kills: {}: {writing} while it wrote, {saving} while it saved, {loading} while it \
-             loaded",
+            "kills: {}: {writing} while it wrote ({} after a save), {saving} while it saved, \
+             {loading} while it loaded",
             writing + saving + loading,
+            self.saves,
         );
         let total = self.load.total;
         println!(

@@ -187,7 +187,8 @@ impl Deed {
             Deed::Pop => bulk(m.pop_front()),
             Deed::Clear => {
                 let there = usize::from(!l.is_empty()) + usize::from(!m.is_empty());
-                (l.clear(), m.clear());
+                l.clear();
+                m.clear();
                 count(there)
             }
             Deed::Field(name, value) => {
