@@ -24,7 +24,7 @@ const PAYLOAD_BYTES: usize = 72;
 /// They fit one chunk of each lane, almost fill it, and leave room for `FILL`.
 const READY_RECORDS: u64 = 140_000;
 /// The payload of a record of 32 KiB.
-const FILL: [u8; 32 * 1024 - 36] = [7; 32 * 1024 - 36];
+static FILL: [u8; 32 * 1024 - 36] = [7; 32 * 1024 - 36];
 const ROUNDS: usize = 15;
 
 fn main() {
