@@ -106,7 +106,7 @@ impl<D: WalDisk> Keeper<D> {
     /// What went wrong, if it is not the end.
     fn make_and_drain(&mut self) -> Result<Option<DiskError>, DiskError> {
         loop {
-            self.ready_chunks();
+            self.ready_parts();
             let mut failure = self.make_ahead()?;
             let is_starved = failure.is_some();
             // What waits is written even if no more files can be made.
@@ -118,9 +118,9 @@ impl<D: WalDisk> Keeper<D> {
         }
     }
 
-    /// Pays for the first stores to chunks of lanes in a hurry: cheaper than they could, and not
-    /// under a slot's lock. Those that have filled them meanwhile paid for themselves.
-    fn ready_chunks(&self) {
+    /// Pays for the first stores of lanes in a hurry: cheaper than they could, and not under a
+    /// slot's lock. Those that were faster paid for themselves.
+    fn ready_parts(&self) {
         let rushed = self.wal.pool.lock().take_rushed();
         for (file, offset, bytes) in rushed {
             file.ready(offset, bytes);

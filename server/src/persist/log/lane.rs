@@ -19,6 +19,14 @@ use super::record::{Entry, HeaderWords, RECORD_HEADER_BYTES, record_bytes};
 /// Of a record whose lines are fetched ahead: beyond that the processor sees the row by itself.
 const EXPECTED_BYTES: usize = 256;
 
+/// What of a chunk is made ready at once: a lane of a busy node fills it in a tenth of a second, and
+/// what of it is not written by the next sync of its file is written for nothing.
+pub(super) const WINDOW_BYTES: u32 = 256 * 1024;
+
+fn window_after(at: u32) -> u32 {
+    (at - at % WINDOW_BYTES).saturating_add(WINDOW_BYTES)
+}
+
 /// A record with its payload's checksum, taken before the lock.
 #[derive(Clone, Copy)]
 pub(super) struct Summed<'a> {
@@ -52,9 +60,13 @@ pub(super) struct Open<F: LogFile> {
     /// Where the next record goes; chunks have fewer than 2^32 bytes.
     at: u32,
     bytes: u32,
+    /// Where the next window begins.
+    window: u32,
     file: Arc<F>,
-    /// How many rounds of syncs had begun before it.
-    pub(super) rounds: u64,
+    /// Of the chunk in its file.
+    offset: u64,
+    /// How many rounds of syncs had begun when this window, or the chunk, was.
+    rounds: u64,
 }
 
 impl<F: LogFile> Open<F> {
@@ -68,7 +80,8 @@ impl<F: LogFile> Open<F> {
         let mut word = [0; 8];
         word.copy_from_slice(magic);
         piece.publish(0, word);
-        Open { rounds, ..Open::resume(file, piece, head.seed(), CHUNK_HEADER_BYTES, bytes) }
+        let at = CHUNK_HEADER_BYTES;
+        Open { rounds, ..Open::resume(file, piece, head.seed(), at, (offset, bytes)) }
     }
 
     /// Goes on in a chunk whose records end at `at`.
@@ -77,10 +90,38 @@ impl<F: LogFile> Open<F> {
         piece: F::Piece,
         seed: u32,
         at: usize,
-        bytes: usize,
+        (offset, bytes): (u64, usize),
     ) -> Self {
         let short = |bytes| u32::try_from(bytes).expect("a chunk has fewer than 2^32 bytes");
-        Open { piece, seed, at: short(at), bytes: short(bytes), file, rounds: 0 }
+        let (at, bytes) = (short(at), short(bytes));
+        Open { piece, seed, at, bytes, window: window_after(at), file, offset, rounds: 0 }
+    }
+
+    /// Has the last record reached the next window?
+    #[inline]
+    fn has_crossed(&self) -> bool {
+        self.at >= self.window
+    }
+
+    /// Goes on in the next window; `rounds` have begun by now. If none began since the last window
+    /// did, the lane is in a hurry: then the window behind this one, with its place in the file,
+    /// had better be ready. (Else a round cleans its pages before they are written, and has written
+    /// them for nothing.)
+    pub(super) fn cross(&mut self, rounds: u64) -> Option<(Arc<F>, u64, usize)> {
+        let is_hurried = self.rounds == rounds;
+        self.rounds = rounds;
+        self.window = window_after(self.at);
+        let start = self.window.min(self.bytes);
+        let bytes = (self.bytes - start).min(WINDOW_BYTES) as usize;
+        let is_wanted = is_hurried && bytes > 0;
+        is_wanted.then(|| (Arc::clone(&self.file), self.offset + u64::from(start), bytes))
+    }
+
+    /// The first windows of the chunk, if the lane came here in a hurry: it filled the last window
+    /// of `before` since the last round began.
+    pub(super) fn begun_after(&self, before: &Open<F>) -> Option<(Arc<F>, u64, usize)> {
+        let bytes = self.bytes.min(2 * WINDOW_BYTES) as usize;
+        (before.rounds == self.rounds).then(|| (Arc::clone(&self.file), self.offset, bytes))
     }
 
     #[inline]
@@ -136,7 +177,7 @@ pub(super) struct LaneState<F: LogFile> {
 impl<F: LogFile> LaneState<F> {
     /// The lock takes the first 8 bytes of the line.
     const HOT_BYTES: usize =
-        8 + offset_of!(LaneState<F>, open) + offset_of!(Open<F>, bytes) + size_of::<u32>();
+        8 + offset_of!(LaneState<F>, open) + offset_of!(Open<F>, window) + size_of::<u32>();
 
     pub(super) fn new(at: u64, next_seq: u64, open: Option<Open<F>>) -> LaneState<F> {
         const { assert!(Self::HOT_BYTES <= 64, "an append touches a second line of the lane") };
@@ -197,6 +238,12 @@ impl<F: LogFile> LaneState<F> {
         self.written += open.put(record, self.written - synced);
         self.is_dirty = true;
         true
+    }
+
+    /// The lane has begun another window of its chunk, see `Open::cross`.
+    #[inline]
+    pub(super) fn has_crossed(&self) -> bool {
+        self.open.as_ref().is_some_and(Open::has_crossed)
     }
 
     /// The next chunk takes the place of the open one.

@@ -79,7 +79,7 @@ impl<D: WalDisk> Recovery<D> {
                     let open = lane_mended.open.as_ref().map(|(chunk, at)| {
                         let file = Arc::clone(&files[&chunk.file_head.number]);
                         let piece = file.piece(chunk.offset(), chunk.bytes());
-                        Open::resume(file, piece, chunk.seed, *at, chunk.bytes())
+                        Open::resume(file, piece, chunk.seed, *at, (chunk.offset(), chunk.bytes()))
                     });
                     LaneState::new(lane_mended.position, lane_mended.next_seq, open)
                 }

@@ -37,7 +37,7 @@ pub(super) struct Pool<F: LogFile> {
     elder_file: Option<u64>,
     /// The last file that was wanted could not be made.
     is_starved: bool,
-    /// Parts of files that lanes have just begun to write, and will have written before a sync.
+    /// Parts of files that lanes will soon write, before the next round.
     rushed: Vec<(Arc<F>, u64, usize)>,
 }
 
@@ -83,9 +83,9 @@ impl<F: LogFile> Pool<F> {
         self.held[usize::from(lane)].push_back(held);
     }
 
-    /// A lane begins this chunk and is in a hurry: it filled its last one between two syncs.
-    pub(super) fn rush(&mut self, chunk: &FreeChunk<F>) {
-        self.rushed.push((Arc::clone(&chunk.file), chunk.offset, chunk.bytes));
+    /// A lane in a hurry will soon write this part of a file.
+    pub(super) fn rush(&mut self, part: (Arc<F>, u64, usize)) {
+        self.rushed.push(part);
     }
 
     pub(super) fn take_rushed(&mut self) -> Vec<(Arc<F>, u64, usize)> {

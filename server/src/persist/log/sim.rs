@@ -36,6 +36,7 @@ struct State {
     calls: u64,
     syncs_fail: bool,
     syncs: u64,
+    readied: Vec<(String, u64, usize)>,
     dice: Dice,
 }
 
@@ -101,6 +102,11 @@ impl SimDisk {
     /// Syncs of files so far.
     pub fn syncs(&self) -> u64 {
         self.0.lock().syncs
+    }
+
+    /// The parts of files that were made ready since the last look.
+    pub fn take_readied(&self) -> Vec<(String, u64, usize)> {
+        std::mem::take(&mut self.0.lock().readied)
     }
 
     /// Syncs fail from now on.
@@ -356,9 +362,12 @@ impl LogFile for SimFile {
         SimPiece { file: Arc::clone(self), offset: offset as usize, bytes }
     }
 
-    // All of it is in memory, and pages cost nothing.
+    /// All of it is in memory.
     fn load(&self) {}
-    fn ready(&self, _: u64, _: usize) {}
+
+    fn ready(&self, offset: u64, bytes: usize) {
+        self.disk.0.lock().readied.push((self.name.clone(), offset, bytes));
+    }
 
     fn sync(&self) -> Result<(), DiskError> {
         self.disk.0.lock().sync(self.id, &self.name)

@@ -157,6 +157,9 @@ impl<F: LogFile> Wal<F> {
         if !state.try_put(&record, synced) {
             self.append_slowly(lane, &mut state, &record, copy);
         }
+        if state.has_crossed() {
+            self.cross(&mut state);
+        }
         let at = state.tail();
         // Read under the lane's lock, see `doze`.
         let wakes = self.rounds.sync_sleeps();
@@ -274,6 +277,16 @@ impl<F: LogFile> Wal<F> {
         (self.bells.keep)();
     }
 
+    /// The lane has begun another window of its chunk.
+    #[cold]
+    fn cross(&self, state: &mut LaneState<F>) {
+        let rounds = self.rounds_begun();
+        if let Some(part) = state.open.as_mut().and_then(|open| open.cross(rounds)) {
+            self.pool.lock().rush(part);
+            (self.bells.keep)();
+        }
+    }
+
     /// The lane's next chunk, with room for so much payload; false if none is free, or none is
     /// large enough.
     pub(super) fn turn(&self, lane: u16, state: &mut LaneState<F>, payload: Option<usize>) -> bool {
@@ -286,14 +299,13 @@ impl<F: LogFile> Wal<F> {
         let previous = pool.newest(lane);
         let head = self.head(lane, state, previous, (place.file.number(), place.chunk));
         pool.hold(lane, Held { file: head.file, start: head.start });
-        let rounds = self.rounds_begun();
-        // Else the next round cleans its pages before they are written, and writes them for nothing.
-        if state.open.as_ref().is_some_and(|full| full.rounds == rounds) {
-            pool.rush(&place);
+        let next = Open::begin(place, &head, self.rounds_begun());
+        if let Some(part) = state.open.as_ref().and_then(|before| next.begun_after(before)) {
+            pool.rush(part);
         }
         let is_short = pool.is_short();
         drop(pool);
-        state.turn(Open::begin(place, &head, rounds));
+        state.turn(next);
         if is_short {
             self.set_full();
         }

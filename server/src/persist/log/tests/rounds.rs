@@ -131,3 +131,34 @@ fn what_waited_wakes_who_syncs_while_a_round_is_owed() {
     log.keeper.tend().expect("tends");
     assert_eq!(rings.load(Relaxed), 1);
 }
+
+#[test]
+fn windows_are_made_ready_for_lanes_that_fill_them_between_two_rounds() {
+    const WINDOW: u64 = super::super::lane::WINDOW_BYTES as u64;
+    let disk = SimDisk::new(1);
+    let sizes = Sizes { chunk_bytes: 1 << 20, chunks: 4 };
+    let options = Options { sizes, ..options(1, 1) };
+    let mut log = open(&disk, Trust::ProcessDied, options).expect("opens");
+    log.keeper.tend().expect("tends");
+    let mut n = 0;
+    // One window's worth of records; the windows that were made ready, by number and how many.
+    let mut fill = |log: &mut Opened| {
+        for _ in 0..16 {
+            n += 1;
+            log.append(0, n, 16 * 1024 - RECORD_HEADER_BYTES);
+        }
+        log.keeper.tend().expect("tends");
+        let window = |(file, offset, bytes): (String, u64, usize)| {
+            assert_eq!((file.as_str(), offset % 4096), ("wal.0000000001", 0));
+            ((offset - FILE_HEADER_BYTES) / WINDOW, bytes as u64 / WINDOW)
+        };
+        disk.take_readied().into_iter().map(window).collect::<Vec<_>>()
+    };
+    assert_eq!(fill(&mut log), [(2, 1)]);
+    assert_eq!(fill(&mut log), [(3, 1)]);
+    assert_eq!(fill(&mut log), [], "the chunk ends there");
+    assert_eq!(fill(&mut log), [(4, 2)], "the next one is begun");
+    log.wal().sync_round().expect("syncs");
+    assert_eq!(fill(&mut log), [], "a round came between");
+    assert_eq!(fill(&mut log), [(7, 1)]);
+}
