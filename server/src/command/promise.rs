@@ -1,8 +1,8 @@
 //! What this node promises of a reply beyond its own memory, and how far it has got.
 //!
-//! Nothing without a log: no tags, and the gate costs two loads a request. With `appendfsync always`
-//! a reply waits until its op is synced; with every other policy only while its record still waits
-//! in memory for a place in the log, which a killed process would lose. Counted members come later.
+//! Nothing without a log: no tags, and the gate costs two loads a request. With `appendfsync
+//! always` a reply waits until its op is synced; else only while its record still waits in memory
+//! for a place in the log, which a killed process would lose. Counted members come later.
 //! `DEBUG SLOW-WATERMARK ms` is a test's log that syncs slowly.
 //! Invariant: who is told `covers` no is woken when the answer may have changed.
 
@@ -158,8 +158,8 @@ impl Promises {
         (!is_done).then_some(Tag { lane: 0, position, set: set::ROUND })
     }
 
-    /// The client is woken (`letter::GATE`, `letter::SYNCED`) by the next `progressed`. To be called before it asks
-    /// how far things are: whoever gets further later finds it.
+    /// The client is woken (`letter::GATE`, `letter::SYNCED`) by the next `progressed`. To be
+    /// called before it asks how far things are: whoever gets further later finds it.
     pub fn wake_later(&self, client: &Arc<ClientShared>) {
         let mut waiting = self.waiting.lock();
         if !client.has_flag(client_flag::GATED) {

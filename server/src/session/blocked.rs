@@ -2,9 +2,8 @@
 //!
 //! The waiter lies in the room's hall. Whoever makes the key ready runs the waiter's command
 //! under the same lock hold and leaves the reply here; a time-out, CLIENT UNBLOCK or the
-//! connection's end takes the waiter back first, and then nobody serves it. Which of the two
-//! came first is decided under the waiter's own lock, held while its command runs: a reply is
-//! there as soon as the waiter counts as served. Locks are taken room first, waiter second.
+//! connection's end takes the waiter back first, and then nobody serves it. Which came first is
+//! decided under the waiter's own lock, held while its command runs. Room first, waiter second.
 //!
 //! ```text
 //!   Waiting --serve--> Served --settle--> Answered   (its op group is closed: letter posted)

@@ -5,6 +5,7 @@
 
 mod batch;
 mod blocked;
+mod call;
 mod gated;
 mod multi;
 mod run;

@@ -14,7 +14,8 @@ use crate::command::{
     SessionVerb, flag, registry,
 };
 use crate::resp::{Proto, Reply};
-use crate::session::run::{Ran, call, call_keyless, cx};
+use crate::session::call::{call, call_keyless, cx};
+use crate::session::run::Ran;
 use crate::session::{Session, Step, Worker};
 use crate::slot::{Admit, Key, Owned, Patience, Watch};
 

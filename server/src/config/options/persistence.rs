@@ -17,18 +17,13 @@ pub(super) const OPTIONS: &[Declaration] = &[
     Declaration::new("dir", Kind::Text, ".", "Where the node keeps its files; created if missing.")
         .startup()
         .check(|v| if v.text.is_empty() { Err("must not be empty") } else { Ok(()) }),
-    Declaration::new(
-        "appendonly",
-        Kind::Flag,
-        "no",
-        "Whether writes are logged to disk.",
-    )
-    .change(Change::Edge(NO_EDGE)),
+    Declaration::new("appendonly", Kind::Flag, "no", "Whether writes are logged to disk.")
+        .change(Change::Edge(NO_EDGE)),
     Declaration::new(
         "appendfsync",
         Kind::Choice(&["everysec", "always", "no"]),
         "everysec",
-        "When the log is forced to disk: before each answer, once a second, or when the kernel likes.",
+        "When the log is forced to disk: before each answer, once a second, at the kernel's will.",
     )
     .change(Change::Edge(NO_EDGE)),
     Declaration::new(
@@ -48,7 +43,7 @@ pub(super) const OPTIONS: &[Declaration] = &[
         "auto-aof-rewrite-percentage",
         Kind::Integer { min: 0, max: INT_MAX },
         "100",
-        "Growth of the log, in percent of the last checkpoint, that begins the next; 0 = none does.",
+        "Growth of the log, in percent of the last checkpoint, that begins the next; 0 = never.",
     )
     .live(|live, v| live.auto_checkpoint_percent.put(v)),
     Declaration::new(
@@ -88,8 +83,7 @@ pub(super) const OPTIONS: &[Declaration] = &[
     )
     .change(Change::Protected)
     .compat(NO_RDB),
-    Declaration::new("rdbcompression", Kind::Flag, "yes", "Compress snapshots.")
-        .compat(NO_RDB),
+    Declaration::new("rdbcompression", Kind::Flag, "yes", "Compress snapshots.").compat(NO_RDB),
     Declaration::new("rdbchecksum", Kind::Flag, "yes", "Put a checksum into snapshots.")
         .startup()
         .compat(NO_RDB),

@@ -27,7 +27,8 @@ Usage: slotd local [--nodes N] [--port BASE] [--dir DIR] [-- OPTION...]
 Starts a cluster on this machine, for trying things out: N nodes, each its own process, with the
 slots split evenly among them (with a DIR from before: as they were; more nodes than before join
 without slots). A node that ends unasked is started again and reads its keys from its log (with
--- --appendonly no they are in memory only, and gone). Ctrl-C, SIGTERM or closing the terminal ends all of them.
+-- --appendonly no they are in memory only, and gone). Ctrl-C, SIGTERM or closing the terminal
+ends all of them.
 
   --nodes N      number of nodes, 1 to 26 (3)
   --port BASE    port of the first node, node-a; the others follow (7001)

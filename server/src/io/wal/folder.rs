@@ -14,8 +14,8 @@ use super::map::{self, MappedFile};
 use crate::persist::log::{DiskError, Doing, WalDisk};
 
 /// Zeros written at once: a page. The kernel keeps what is written at once in one folio where it
-/// can, and the first store to any page of a folio marks all of it: of 1 MiB it took 7 us, of a page
-/// 1 us (ext4, Linux 6.18), and the next sync writes as much.
+/// can, and the first store to any page of a folio marks all of it: of 1 MiB it took 7 us, of a
+/// page 1 us (ext4, Linux 6.18), and the next sync writes as much.
 const ZERO_BYTES: usize = 4096;
 /// Zeros between two syncs: what others sync on the same disk meanwhile waits for no more.
 const ZEROS_PER_SYNC: u64 = 4 * 1024 * 1024;

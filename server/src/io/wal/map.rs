@@ -231,9 +231,9 @@ impl Drop for MappedPiece {
     }
 }
 
-/// CRC32C of a few bytes: where the processor has an instruction for it, a chain of them. More go to
-/// the crate, which runs three chains at once; for a record of a hundred bytes it takes five times
-/// as many instructions to get there.
+/// CRC32C of a few bytes: where the processor has an instruction for it, a chain of them. More go
+/// to the crate, which runs three chains at once; for a record of a hundred bytes it takes five
+/// times as many instructions to get there.
 #[inline]
 fn sum(seed: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,8 @@
 //! What every write and every reply asks of the log, on a line of its own that hardly ever changes.
 //!
-//! Not the reasons (`wal`) nor the places (`lane`). Invariant: while a record waits in memory `waits`
-//! says so to everyone who knows of its append; once it says no, `is_written` says yes to every
-//! record whose append it knows of.
+//! Not the reasons (`wal`) nor the places (`lane`). Invariant: while a record waits in memory
+//! `waits` says so to everyone who knows of its append; once it says no, `is_written` says yes to
+//! every record whose append it knows of.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
 

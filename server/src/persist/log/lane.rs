@@ -19,8 +19,8 @@ use super::record::{Entry, HeaderWords, RECORD_HEADER_BYTES, record_bytes};
 /// Of a record whose lines are fetched ahead: beyond that the processor sees the row by itself.
 const EXPECTED_BYTES: usize = 256;
 
-/// What of a chunk is made ready at once: a lane of a busy node fills it in a tenth of a second, and
-/// what of it is not written by the next sync of its file is written for nothing.
+/// What of a chunk is made ready at once: a lane of a busy node fills it in a tenth of a second,
+/// and what of it is not written by the next sync of its file is written for nothing.
 pub(super) const WINDOW_BYTES: u32 = 256 * 1024;
 
 fn window_after(at: u32) -> u32 {
