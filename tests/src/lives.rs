@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// An orderly end takes no longer, or it counts as none.
 const STOP: Duration = Duration::from_secs(30);
+/// A save takes no longer.
+const SAVED: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
 /// The server.
@@ -140,6 +142,24 @@ impl Lives {
                 }
                 None => std::thread::sleep(POLL),
             }
+        }
+    }
+
+    /// Waits until no save is under way, neither by BGSAVE nor by BGREWRITEAOF.
+    pub fn wait_until_saved(&self) -> io::Result<()> {
+        let start = Instant::now();
+        let mut client = self.client()?;
+        loop {
+            let said = client.call(&["INFO", "persistence"])?;
+            let text = said.text().unwrap_or_default();
+            let busy = ["rdb_bgsave_in_progress:1", "aof_rewrite_in_progress:1"];
+            if !busy.iter().any(|line| text.contains(line)) {
+                return Ok(());
+            }
+            if start.elapsed() > SAVED {
+                return Err(io::Error::other(format!("no save ended within {SAVED:?}: {text}")));
+            }
+            std::thread::sleep(POLL);
         }
     }
 

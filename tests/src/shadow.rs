@@ -2,8 +2,8 @@
 //!
 //! `tests/shim`, preloaded into the server, keeps what was synced, in formats described there. A
 //! cut comes when the process was killed: a page that differs from its synced self is one or the
-//! other, by the dice; names are those of some moment since their folder's last sync. Invariant:
-//! what was synced, and not changed since, is there.
+//! other, by the dice; names are those of some moment since their folder's last sync.
+//! Invariant: what was synced, and not changed since, is there.
 
 use crate::dice::Dice;
 use std::collections::HashMap;

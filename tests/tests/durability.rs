@@ -46,7 +46,7 @@ fn of_mode(mode: Mode) -> cuts::Setup {
         shelves: 10,
         tears: true,
         names_stay: false,
-        lies: false,
+        lie: None,
         sync_delay: Duration::from_micros(500),
         is_told: false,
     }
@@ -98,9 +98,19 @@ fn a_power_loss_with_everysec_is_seen_to_lose_more_than_always_may() {
 }
 
 /// Syncs that do nothing: the node comes back without its writes, or does not come back at all.
-#[test]
-fn a_disk_that_lies_is_seen_to_lose_writes() {
-    let setup = cuts::Setup { lies: true, ..of_mode(Mode::Always) };
+fn a_lie_is_seen(part: &str) {
+    let lie = Some(part.to_owned());
+    let setup = cuts::Setup { lie, cuts: 20, ..of_mode(Mode::Always) };
     let loses = cuts::run(&setup).map(|figures| !figures.load.findings.holds());
-    assert!(loses.unwrap_or(true), "a disk that never syncs lost nothing");
+    assert!(loses.unwrap_or(true), "{part} was never synced, and nothing was lost");
+}
+
+#[test]
+fn a_disk_that_does_not_sync_the_log_is_seen_to_lose_writes() {
+    a_lie_is_seen("/wal");
+}
+
+#[test]
+fn a_disk_that_does_not_sync_checkpoints_is_seen_to_lose_writes() {
+    a_lie_is_seen("/checkpoint");
 }

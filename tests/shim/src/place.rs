@@ -2,7 +2,7 @@
 //!
 //! Told by the environment: `SLOTD_SHIM_WATCH` and `SLOTD_SHIM_SHADOW` (folders, the one not in the
 //! other), `SLOTD_SHIM_BOOT_ID` (a file read instead of the kernel's), `SLOTD_SHIM_DELAY_US` (what
-//! a sync takes at least) and `SLOTD_SHIM_LIE` (a disk whose syncs do nothing, to see it noticed).
+//! a sync takes at least) and `SLOTD_SHIM_LIE` (syncs of paths with this in them do nothing).
 //! Invariant: a shadow that cannot be kept ends the process: a test must not pass by it.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -29,7 +29,7 @@ pub(crate) struct Place {
     /// Read instead of the kernel's.
     pub(crate) boot_id: Option<CString>,
     delay: Duration,
-    is_lying: bool,
+    lie: Option<String>,
     contents: Contents,
     names: Mutex<Names>,
     flush: Mutex<Flush>,
@@ -60,7 +60,7 @@ impl Place {
             watch,
             boot_id: boot_id.and_then(|path| CString::new(path).ok()),
             delay: Duration::from_micros(delay.unwrap_or(0)),
-            is_lying: var("SLOTD_SHIM_LIE").is_some(),
+            lie: var("SLOTD_SHIM_LIE").and_then(|part| part.into_string().ok()),
             contents: Contents::new(shadow.join("contents")),
             names: Mutex::new(Names::new(shadow.join("names"))),
             shadow,
@@ -75,7 +75,7 @@ impl Place {
             return None;
         }
         let start = Instant::now();
-        if !self.is_lying {
+        if !self.lies_of(&path) {
             self.note(fd, &path).unwrap_or_else(|error| give_up(&path, &error));
         }
         if let Some(left) = self.delay.checked_sub(start.elapsed()) {
@@ -83,6 +83,11 @@ impl Place {
         }
         self.note_flush(start).unwrap_or_else(|error| give_up(&path, &error));
         Some(())
+    }
+
+    /// Whether the disk says of it that it is synced and does nothing, to see it noticed.
+    fn lies_of(&self, path: &Path) -> bool {
+        self.lie.as_ref().is_some_and(|part| path.to_string_lossy().contains(part))
     }
 
     fn note(&self, fd: c_int, path: &Path) -> io::Result<()> {
@@ -128,7 +133,7 @@ pub(crate) fn naming(paths: &[(c_int, &CStr)], act: impl FnOnce() -> c_int) -> c
     let mut parents: Vec<PathBuf> =
         paths.iter().filter_map(|(dir, name)| place.parent_of(*dir, name)).collect();
     parents.dedup();
-    if parents.is_empty() || place.is_lying {
+    if parents.is_empty() {
         return act();
     }
     let mut names = lock(&place.names);

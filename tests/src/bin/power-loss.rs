@@ -2,8 +2,8 @@
 //! becomes what its disk may hold without power, torn pages, lost names and all.
 //!
 //! Prints figures and ends with `power-loss: holds` (exit 0) or what did not hold (exit 1). To see
-//! that it would be noticed: `--mode everysec --judge-as always`, or `--lie`, a disk whose syncs do
-//! nothing.
+//! that it would be noticed: `--mode everysec --judge-as always`, or `--lie /wal`, a disk that does
+//! nothing when told to sync paths with this in them.
 
 use slot_tests::durable::{Mode, cuts};
 use slot_tests::flags::Flags;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const USAGE: &str = "power-loss [--mode always|everysec|no] [--cuts N] [--seed N] [--writers N] \
-                     [--shelves N] [--sync-delay-us N] [--judge-as MODE] [--lie] [--no-tears] \
+                     [--shelves N] [--sync-delay-us N] [--judge-as MODE] [--lie PATH] [--no-tears] \
                      [--names-stay] [--tell]";
 
 fn main() -> io::Result<ExitCode> {
@@ -29,7 +29,7 @@ fn main() -> io::Result<ExitCode> {
         shelves: flags.value("--shelves", 20),
         tears: !flags.switch("--no-tears"),
         names_stay: flags.switch("--names-stay"),
-        lies: flags.switch("--lie"),
+        lie: flags.maybe("--lie"),
         sync_delay: Duration::from_micros(flags.value("--sync-delay-us", 500)),
         is_told: flags.switch("--tell"),
     };

@@ -43,8 +43,8 @@ pub struct Setup {
     pub tears: bool,
     /// Whether names are safe at once.
     pub names_stay: bool,
-    /// The disk does nothing when told to sync.
-    pub lies: bool,
+    /// The disk does nothing when told to sync a path with this in it.
+    pub lie: Option<String>,
     /// What a sync takes at least.
     pub sync_delay: Duration,
     /// Print each cut.
@@ -76,8 +76,8 @@ pub fn run(setup: &Setup) -> io::Result<Figures> {
     (shadow.tears, shadow.names_stay) = (setup.tears, setup.names_stay);
     shadow.env().into_iter().for_each(|(name, value)| lives.set_env(name, value));
     lives.set_env("SLOTD_SHIM_DELAY_US", setup.sync_delay.as_micros().to_string());
-    if setup.lies {
-        lives.set_env("SLOTD_SHIM_LIE", "1");
+    if let Some(part) = &setup.lie {
+        lives.set_env("SLOTD_SHIM_LIE", part);
     }
     let tags = Load::tags(setup.writers * setup.shelves);
     let mut run = Run {
@@ -123,11 +123,15 @@ impl Run<'_> {
             _ => Some("BGREWRITEAOF"),
         };
         let saving = Duration::from_millis(self.dice.below(60));
+        let ends = order.is_some() && self.dice.percent(50);
         let address = lives.address();
         let cut_at = self.figures.load.run(&address, |_| {
             sleep(Duration::from_millis(life));
             if let Some(order) = order {
                 lives.client()?.call(&[order])?;
+                if ends {
+                    lives.wait_until_saved()?;
+                }
                 sleep(saving);
             }
             lives.check_alive()?;

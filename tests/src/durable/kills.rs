@@ -19,9 +19,6 @@ const START: Duration = Duration::from_secs(120);
 const LIFE_MS: std::ops::Range<u64> = 20..700;
 /// From the order to save to the kill, in ms.
 const SAVING_MS: std::ops::Range<u64> = 0..120;
-/// A save takes no longer.
-const SAVED: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(10);
 /// Kills in a row while it loads.
 const MOST_LOADS: u64 = 3;
 
@@ -131,7 +128,7 @@ impl Run<'_> {
                 // Refused while another save is under way, which is as good.
                 lives.client()?.call(&[order])?;
                 if ends {
-                    wait_until_saved(lives)?;
+                    lives.wait_until_saved()?;
                 }
                 sleep(saving);
             }
@@ -184,23 +181,6 @@ impl Run<'_> {
         self.figures.after_stop = load.wait_until_serving(lives, START)?;
         load.check(&address, Promise::All)?;
         load.check_ballast(&address)
-    }
-}
-
-fn wait_until_saved(lives: &mut Lives) -> io::Result<()> {
-    let until = Instant::now() + SAVED;
-    let mut client = lives.client()?;
-    loop {
-        let said = client.call(&["INFO", "persistence"])?;
-        let text = said.text().unwrap_or_default();
-        let busy = ["rdb_bgsave_in_progress:1", "aof_rewrite_in_progress:1"];
-        if !busy.iter().any(|line| text.contains(line)) {
-            return Ok(());
-        }
-        if Instant::now() > until {
-            return Err(io::Error::other(format!("no save ended within {SAVED:?}: {text}")));
-        }
-        sleep(POLL);
     }
 }
 
