@@ -2,7 +2,7 @@
 //! and two threads, the syncs of `always`, a steady flow of writes under `everysec`.
 //!
 //! ```text
-//!   cargo bench -p slot-tests --bench wal -- [append] [always] [flow MIB_PER_SECOND SECONDS]
+//!   cargo bench -p slot-tests --bench wal -- [append | always | flow MIB_PER_SECOND SECONDS BYTES]
 //! ```
 //! The logs lie in `TMPDIR`. Not a test: it prints, and judges nothing.
 
@@ -21,8 +21,8 @@ use slots::{Epoch, NodeId, OpIndex, SlotId, StoreId};
 const LANES: u16 = 16;
 /// A record of 108 bytes, 112 in the chunk.
 const PAYLOAD_BYTES: usize = 72;
-/// They fit one chunk of each lane, almost fill it, and leave room for `FILL`.
-const READY_RECORDS: u64 = 140_000;
+/// They fit the part of each lane's chunk that is made ready when the lane turns to it, behind `FILL`.
+const READY_RECORDS: u64 = 65_000;
 /// The payload of a record of 32 KiB.
 static FILL: [u8; 32 * 1024 - 36] = [7; 32 * 1024 - 36];
 const ROUNDS: usize = 15;
@@ -34,13 +34,14 @@ fn main() {
         None => {
             append();
             always();
-            flow(200, 10);
+            flow(20, 10, PAYLOAD_BYTES + 36);
+            flow(200, 10, 1024);
         }
         Some("append") => append(),
         Some("always") => always(),
-        Some("flow") => match (number(1, 200), number(2, 10)) {
-            (Ok(rate), Ok(seconds)) => flow(rate, seconds),
-            _ => eprintln!("flow MIB_PER_SECOND SECONDS: whole numbers"),
+        Some("flow") => match (number(1, 200), number(2, 10), number(3, 1024)) {
+            (Ok(rate), Ok(seconds), Ok(bytes @ 36..)) => flow(rate, seconds, bytes as usize),
+            _ => eprintln!("flow MIB_PER_SECOND SECONDS BYTES: whole numbers, 36 bytes at least"),
         },
         Some(word) => eprintln!("no such measurement: {word}"),
     }
@@ -227,59 +228,74 @@ fn always() {
     println!("  {per_second:.0} writes/s, {:.1} syncs per 1,000 writes", syncs * 1e3 / done as f64);
 }
 
-/// A steady flow of records of 1 KiB under `everysec`, old files let go as by checkpoints.
-fn flow(mib_per_second: u64, seconds: u64) {
+/// A steady flow of records of so many bytes under `everysec`, old files let go as by checkpoints.
+fn flow(mib_per_second: u64, seconds: u64, bytes: usize) {
+    const TICKS: u64 = 200;
     let fresh = Fresh::new(Policy::EverySec);
-    let (running, flags) = (fresh.running(), fresh.running().wal().flags());
-    let wal = running.wal();
-    let payload = vec![7; 1024 - 36];
-    let (began, tick) = (Instant::now(), Duration::from_millis(5));
-    let per_tick = mib_per_second * 1024 * 5 / 1000;
-    let (mut n, mut x, mut full, mut behind) = (0_u64, 1_u64, 0_u64, Duration::ZERO);
-    let (mut most, mut longest, mut floors_at) = (wal.figures(), Duration::ZERO, 0);
-    println!("everysec, {mib_per_second} MiB/s for {seconds} s in records of 1 KiB");
-    let mut second = 0;
-    for turn in 0..seconds * 200 {
-        let due = tick * turn as u32;
-        match due.checked_sub(began.elapsed()) {
-            Some(early) => thread::sleep(early),
-            None => behind = behind.max(began.elapsed() - due),
-        }
-        for _ in 0..per_tick {
-            full += u64::from(flags.is_full());
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            n += 1;
-            let slot = SlotId::new((x >> 50) as u16).expect("14 bits");
-            wal.append(slot, Epoch(1), OpIndex(n), &payload);
-        }
+    let (running, wal) = (fresh.running(), fresh.running().wal());
+    let per_tick = (mib_per_second << 20) / TICKS / bytes as u64;
+    let mut writer = Writer { payload: vec![7; bytes - 36], ..Writer::default() };
+    let (mut behind, mut longest, mut floors_at) = (Duration::ZERO, Duration::ZERO, 0);
+    let mut most = wal.figures();
+    println!("everysec, {mib_per_second} MiB/s for {seconds} s in records of {bytes} bytes");
+    let (began, faults_before) = (Instant::now(), faults());
+    for turn in 1..=seconds * TICKS {
+        writer.write(wal, per_tick);
         let figures = running.figures();
         most.waiting_bytes = most.waiting_bytes.max(figures.log.waiting_bytes);
         most.unsynced_bytes = most.unsynced_bytes.max(figures.log.unsynced_bytes);
         longest = longest.max(figures.last_sync);
         // A checkpoint a second: harder than any real one.
-        if figures.log.appended_bytes - floors_at > mib_per_second * 1024 * 1024 {
+        if figures.log.appended_bytes - floors_at > mib_per_second << 20 {
             floors_at = figures.log.appended_bytes;
             running.drop_before((0..LANES).map(|lane| wal.synced(lane)).collect());
         }
-        if turn % 200 == 199 {
-            second += 1;
-            println!(
-                "  {second:2} s: {:4} MiB, waiting {:5.1} MiB, unsynced {:5.1} MiB, round {:?}",
-                figures.log.appended_bytes >> 20,
-                figures.log.waiting_bytes as f64 / 1048576.0,
-                figures.log.unsynced_bytes as f64 / 1048576.0,
-                figures.last_sync,
-            );
+        let due = Duration::from_secs(turn) / TICKS as u32;
+        match due.checked_sub(began.elapsed()) {
+            Some(early) => thread::sleep(early),
+            None => behind = behind.max(began.elapsed() - due),
         }
     }
-    let took = began.elapsed().as_secs_f64();
+    let Writer { count, full, spent, .. } = writer;
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let per_second = mib(count * bytes as u64) / began.elapsed().as_secs_f64();
+    let (ns, faults) = (spent.as_nanos() as f64 / count as f64, (faults() - faults_before) as f64);
     println!(
-        "  {:.0} MiB/s; at most {:.1} MiB waited, {:.1} MiB unsynced; longest round {longest:?}; \
-         writer behind by {behind:?} at most; full for {full} of {n} appends; {} rounds, {} syncs",
-        (n as f64 / 1024.0) / took,
-        most.waiting_bytes as f64 / 1048576.0,
-        most.unsynced_bytes as f64 / 1048576.0,
+        "  {per_second:.1} MiB/s, behind by {behind:.1?} at most; {full} of {count} found it full"
+    );
+    println!("  {ns:.1} ns an append, {:.1} page faults in 1,000", faults * 1e3 / count as f64);
+    println!(
+        "  {:.1} MiB waited at most, {:.1} MiB were unsynced; longest round {longest:.1?}, {} rounds, \
+         {} syncs",
+        mib(most.waiting_bytes),
+        mib(most.unsynced_bytes),
         wal.figures().rounds_total,
         wal.figures().syncs_total,
     );
+}
+
+/// Who writes a flow.
+#[derive(Default)]
+struct Writer {
+    payload: Vec<u8>,
+    dice: u64,
+    count: u64,
+    /// Appends that would have been refused.
+    full: u64,
+    spent: Duration,
+}
+
+impl Writer {
+    fn write(&mut self, wal: &NodeWal, count: u64) {
+        let (flags, began) = (wal.flags(), Instant::now());
+        for _ in 0..count {
+            self.full += u64::from(flags.is_full());
+            let x = self.dice.wrapping_mul(6_364_136_223_846_793_005);
+            self.dice = x.wrapping_add(1_442_695_040_888_963_407);
+            self.count += 1;
+            let slot = SlotId::new((self.dice >> 50) as u16).expect("14 bits");
+            wal.append(slot, Epoch(1), OpIndex(self.count), &self.payload);
+        }
+        self.spent += began.elapsed();
+    }
 }

@@ -41,11 +41,16 @@ pub(super) struct Waiting {
     pub(super) entry: Entry,
     pub(super) payload: Arc<[u8]>,
     pub(super) payload_sum: u32,
-    /// The limit of what may wait is not for it.
-    pub(super) is_uncounted: bool,
+    /// When it is written, the limit of what may wait counts so many bytes more again.
+    pub(super) uncounted_bytes: u64,
 }
 
 impl Waiting {
+    /// In its chunk.
+    pub(super) fn bytes(&self) -> u64 {
+        record_bytes(self.payload.len()) as u64
+    }
+
     pub(super) fn summed(&self) -> Summed<'_> {
         let Waiting { entry, payload, payload_sum, .. } = self;
         Summed { entry: *entry, payload, payload_sum: *payload_sum }
@@ -206,7 +211,7 @@ impl<F: LogFile> LaneState<F> {
 
     /// A record waits behind all others.
     pub(super) fn push_waiting(&mut self, record: Waiting) {
-        self.waiting_tail = self.tail() + record_bytes(record.payload.len()) as u64;
+        self.waiting_tail = self.tail() + record.bytes();
         self.waiting.push_back(record);
         self.waits = true;
     }

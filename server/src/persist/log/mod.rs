@@ -16,6 +16,7 @@ mod format;
 mod keeper;
 mod lane;
 mod open;
+mod parts;
 mod pool;
 mod record;
 mod recover;

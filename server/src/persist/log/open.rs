@@ -67,7 +67,9 @@ impl<D: WalDisk> Recovery<D> {
         let end = mended.values().map(|lane| lane.position).max().unwrap_or(start).max(start);
         let (number, start) = if goes_on { (number, start) } else { (number + 1, end) };
         let chunk_bytes = sizes.chunk_bytes as usize;
-        let era = Era { ids: self.ids, run, number, start, lanes, chunk_bytes };
+        let part_bytes = self.part_bytes;
+        assert!(part_bytes > chunk_bytes, "parts of {part_bytes} bytes lie in files of their own");
+        let era = Era { ids: self.ids, run, number, start, lanes, chunk_bytes, part_bytes };
         let Mender { mut files, free, .. } = mender;
         let elder_file = self.elder_file(goes_on);
         let mut pool = Pool::new(lanes, elder_file);
@@ -149,6 +151,14 @@ fn opened<'a, D: WalDisk>(
     })
 }
 
+/// A group that is not whole and goes.
+struct Cut {
+    /// The chunk of its first part.
+    first: FoundChunk,
+    /// The files of further ones.
+    files: Vec<String>,
+}
+
 struct Mender<'a, D: WalDisk> {
     recovery: &'a Recovery<D>,
     /// The files that were opened; all are synced at the end.
@@ -163,13 +173,13 @@ impl<D: WalDisk> Mender<'_, D> {
     fn mend(&mut self, ends: Vec<LaneEnd>) -> Result<BTreeMap<u16, Mended>, DiskError> {
         let disk = &self.recovery.disk;
         let mut mended = BTreeMap::new();
-        let mut gone = Vec::new();
+        let (mut gone, mut cuts) = (Vec::new(), Vec::new());
         if self.recovery.is_mending {
             self.mend_places()?;
         }
         for end in ends {
             if end.era + 1 == self.recovery.eras.len() {
-                mended.insert(end.lane, self.mend_lane(end, &mut gone)?);
+                mended.insert(end.lane, self.mend_lane(end, &mut gone, &mut cuts)?);
             }
         }
         for file in self.files.values() {
@@ -180,6 +190,14 @@ impl<D: WalDisk> Mender<'_, D> {
         for file in gone {
             disk.remove(&file)?;
             disk.sync_folder()?;
+        }
+        for Cut { first, files } in cuts {
+            // The last first: what is left whenever this ends is the beginning of a group, too.
+            for file in files.iter().rev() {
+                disk.remove(file)?;
+                disk.sync_folder()?;
+            }
+            self.empty(&first)?;
         }
         if self.recovery.is_mending {
             disk.remove(REPAIR_FILE)?;
@@ -199,7 +217,12 @@ impl<D: WalDisk> Mender<'_, D> {
         Ok(())
     }
 
-    fn mend_lane(&mut self, end: LaneEnd, gone: &mut Vec<String>) -> Result<Mended, DiskError> {
+    fn mend_lane(
+        &mut self,
+        end: LaneEnd,
+        gone: &mut Vec<String>,
+        cuts: &mut Vec<Cut>,
+    ) -> Result<Mended, DiskError> {
         let mut mended = Mended {
             position: end.position,
             next_seq: end.next_seq,
@@ -214,7 +237,9 @@ impl<D: WalDisk> Mender<'_, D> {
         }
         if let Some(last) = end.kept.last() {
             let at = CHUNK_HEADER_BYTES + (end.position - last.head.start) as usize;
-            if end.is_dirty || self.recovery.is_mending {
+            if let Some(files) = end.cut {
+                cuts.push(Cut { first: last.clone(), files });
+            } else if end.is_dirty || self.recovery.is_mending {
                 let zeros = vec![0; last.bytes() - at];
                 self.piece(last)?.write(at, &zeros);
             }
@@ -242,6 +267,17 @@ impl<D: WalDisk> Mender<'_, D> {
             }
         }
         Ok(mended)
+    }
+
+    /// Takes the first part of a group from its chunk: its first word first, on the disk, too, so
+    /// that it is no record while the rest goes.
+    fn empty(&mut self, chunk: &FoundChunk) -> Result<(), DiskError> {
+        let number = chunk.file_head.number;
+        let mut piece = self.piece(chunk)?;
+        piece.publish(CHUNK_HEADER_BYTES, [0; 8]);
+        self.files[&number].sync()?;
+        piece.write(CHUNK_HEADER_BYTES, &vec![0; chunk.bytes() - CHUNK_HEADER_BYTES]);
+        self.files[&number].sync()
     }
 
     /// The lane's next chunk, in a free place, or over the void one if there is none. It is on the

@@ -19,11 +19,7 @@ pub const RECORD_ALIGN: usize = 8;
 /// file of its own stay in 32 bits.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 31;
 
-/// Kept for later: the record goes on with the group of the one before it, so that a group may be
-/// larger than a payload. Never written by this version, and refused: it would read half groups.
-const GROUP_CONTINUES: u8 = 10;
-
-/// What a record is. Number 10 is taken, see `GROUP_CONTINUES`.
+/// What a record is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -45,11 +41,14 @@ pub enum Kind {
     StageComplete = 8,
     /// The slot is left: what came before is no part of a later life.
     Drop = 9,
+    /// A part of a group that is larger than a record. Written and put together by the log alone:
+    /// nobody appends it, and no replay hands it over.
+    GroupPart = 10,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::OpGroup,
         Kind::EpochStart,
         Kind::SafeMark,
@@ -59,9 +58,10 @@ impl Kind {
         Kind::StageChunk,
         Kind::StageComplete,
         Kind::Drop,
+        Kind::GroupPart,
     ];
 
-    fn parse(byte: u8) -> Option<Kind> {
+    pub(super) fn parse(byte: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
@@ -175,11 +175,7 @@ impl Header {
 
     /// What the record is; the reason if this version knows no such thing.
     pub(super) fn entry(&self) -> Result<Entry, String> {
-        let unknown = || match self.kind {
-            GROUP_CONTINUES => "part of a group, which a newer version of slotd wrote".into(),
-            kind => format!("kind {kind}"),
-        };
-        let kind = Kind::parse(self.kind).ok_or_else(unknown)?;
+        let kind = Kind::parse(self.kind).ok_or_else(|| format!("kind {}", self.kind))?;
         Ok(Entry { kind, slot: self.slot, epoch: self.epoch, index: self.index })
     }
 

@@ -14,6 +14,7 @@ use super::format::{
     CHUNK_HEADER_BYTES, ChunkHead, ChunkPlace, FILE_HEAD_BYTES, FileHead, Ids, REPAIR_FILE,
     UNFINISHED_FILE, anchor, chunk_at, chunk_offset, file_name, file_number, is_spare,
 };
+use super::parts::PART_BYTES;
 use super::record::remains;
 use super::wal::MAX_LANES;
 
@@ -83,6 +84,8 @@ pub struct Recovery<D> {
     pub(super) bytes_total: u64,
     /// Power was lost and the log was not opened since: a file says so.
     pub(super) is_mending: bool,
+    /// The most of a group that the log will write in one record.
+    pub(super) part_bytes: usize,
 }
 
 impl<D: WalDisk> Recovery<D> {
@@ -105,6 +108,7 @@ impl<D: WalDisk> Recovery<D> {
             remains: Vec::new(),
             bytes_total: 0,
             is_mending: false,
+            part_bytes: PART_BYTES,
         };
         found.list()?;
         found.mark()?;

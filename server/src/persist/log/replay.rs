@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::disk::WalDisk;
 use super::error::{Damage, LogError};
-use super::format::CHUNK_HEADER_BYTES;
+use super::format::{CHUNK_HEADER_BYTES, nth_alone};
+use super::parts::{Begun, Gathering};
 use super::record::{Entry, Header, describe, record_bytes, remains};
 use super::recover::{FoundChunk, Recovery, Trust};
 use super::wal::Position;
@@ -54,6 +55,9 @@ pub struct LaneEnd {
     pub(super) kept: Vec<FoundChunk>,
     /// Chunks that lie behind the end.
     pub(super) void: Vec<FoundChunk>,
+    /// Present if the lane ended within a group: its first part is cut from the last chunk, and
+    /// these files with further parts go.
+    pub(super) cut: Option<Vec<String>>,
     /// Behind the records of the last chunk there are other bytes than zeros.
     pub(super) is_dirty: bool,
     /// Present if records were cut.
@@ -84,7 +88,9 @@ impl<D: WalDisk> Recovery<D> {
     ) -> Result<LaneEnd, LogError> {
         let found = &self.eras[era];
         let chunks = found.chunks.get(&lane).map_or(&[][..], Vec::as_slice);
-        let mut walk = Walk { recovery: self, era, lane, chunks, bytes: Vec::new(), visit };
+        let gathering = Gathering::new(chunks.first().is_some_and(|first| first.head.seq > 0));
+        let bytes = Vec::new();
+        let mut walk = Walk { recovery: self, era, lane, chunks, bytes, gathering, visit };
         let mut end = LaneEnd {
             era,
             lane,
@@ -93,6 +99,7 @@ impl<D: WalDisk> Recovery<D> {
             synced: found.start,
             kept: Vec::new(),
             void: Vec::new(),
+            cut: None,
             is_dirty: false,
             torn: None,
         };
@@ -112,6 +119,7 @@ impl<D: WalDisk> Recovery<D> {
                 break;
             }
         }
+        walk.cut_parts(&mut end)?;
         Ok(end)
     }
 }
@@ -123,6 +131,7 @@ struct Walk<'a, D> {
     chunks: &'a [FoundChunk],
     /// The chunk that was read last.
     bytes: Vec<u8>,
+    gathering: Gathering,
     visit: &'a mut dyn FnMut(Found<'_>) -> Result<(), String>,
 }
 
@@ -192,13 +201,42 @@ impl<D: WalDisk> Walk<'_, D> {
             let refused = |got| Damage::at(&chunk.file, offset, "a record this version knows", got);
             let entry = header.entry().map_err(refused)?;
             end.synced = end.synced.max(header.synced(end.position));
+            let begun = Begun { chunk: end.kept.len(), position: end.position };
+            let whole = self.gathering.take(entry, payload, begun).map_err(refused)?;
             let bytes = record_bytes(header.length);
             end.position += bytes as u64;
             at += bytes;
-            let position = Position { lane: self.lane, at: end.position };
-            (self.visit)(Found { entry, payload, position }).map_err(refused)?;
+            if let Some((entry, group)) = whole {
+                let position = Position { lane: self.lane, at: end.position };
+                (self.visit)(Found { entry, payload: &group, position }).map_err(refused)?;
+            }
         }
         Ok(at)
+    }
+
+    /// The lane ends within a group: the process died while the rest of it waited for its files, or
+    /// the rest is torn. Nobody was told of it, so it goes. The first part lies alone in its file,
+    /// which stays as the lane's last chunk, empty.
+    fn cut_parts(&self, end: &mut LaneEnd) -> Result<(), LogError> {
+        let Some((begun, bytes)) = self.gathering.unfinished() else { return Ok(()) };
+        let is_alone = |chunk: &FoundChunk| nth_alone(chunk.file_head.number).is_some();
+        let first = &end.kept[begun.chunk];
+        let (file, offset) = (first.file.clone(), first.offset() + CHUNK_HEADER_BYTES as u64);
+        if !self.is_last_era() || !is_alone(first) || begun.position != first.head.start {
+            let got = format!("{bytes} bytes of it");
+            return Err(Damage::at(&file, offset, "a whole group", got));
+        }
+        end.position = begun.position;
+        end.synced = end.synced.min(begun.position);
+        end.next_seq = first.head.seq + 1;
+        end.is_dirty = true;
+        end.torn = Some(Torn { file, offset, bytes });
+        // The last part may have had a place in a usual file, and is torn there.
+        let rest = end.kept.drain(begun.chunk + 1..);
+        let (parts, last): (Vec<_>, Vec<_>) = rest.partition(is_alone);
+        end.void.splice(0..0, last);
+        end.cut = Some(parts.into_iter().map(|chunk| chunk.file).collect());
+        Ok(())
     }
 
     fn behind(&mut self, at: usize, stopped_at: usize) -> Result<Behind, LogError> {

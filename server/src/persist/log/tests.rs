@@ -3,6 +3,7 @@
 //! Invariant: pure; each test has a disk of its own.
 
 mod crashes;
+mod groups;
 mod kit;
 mod room;
 mod rounds;

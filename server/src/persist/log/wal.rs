@@ -19,8 +19,9 @@ use super::disk::LogFile;
 use super::flags::LogFlags;
 use super::format::{CHUNK_HEADER_BYTES, ChunkHead, Ids};
 use super::lane::{LaneState, Open, Summed, Waiting};
+use super::parts::split;
 use super::pool::{FreeChunk, Held, Pool};
-use super::record::{Entry, Kind, MAX_PAYLOAD_BYTES, record_bytes};
+use super::record::{Entry, Kind, record_bytes};
 use super::round::Rounds;
 
 /// Lanes at most: the chunks of one era are found lane by lane.
@@ -96,6 +97,8 @@ pub(super) struct Era {
     pub(super) lanes: u16,
     /// Bytes of a new chunk.
     pub(super) chunk_bytes: usize,
+    /// The most of a group in one record.
+    pub(super) part_bytes: usize,
 }
 
 /// The log. Shared by all who append.
@@ -107,7 +110,7 @@ pub struct Wal<F: LogFile> {
     pub(super) rounds: Rounds,
     pub(super) pool: Mutex<Pool<F>>,
     full_reason: Mutex<String>,
-    /// Of the bytes that wait, those of one record that is larger than a chunk.
+    /// Of the bytes that wait, those of one group that is larger than a chunk.
     uncounted_bytes: AtomicU64,
 }
 
@@ -135,8 +138,7 @@ impl<F: LogFile> Wal<F> {
 
     /// Appends the ops of one lock hold; called under the slot's lock, so that its records lie in
     /// order. Never fails, never waits for the disk. Before it executes a write the caller looks at
-    /// `is_full`, and refuses what would make a group of more than `MAX_PAYLOAD_BYTES`: afterwards
-    /// it is too late, and asserted. (A kind of record is kept for larger groups, see `record`.)
+    /// `is_full`: afterwards it is too late. A group may be of any size, see `parts`.
     #[inline]
     pub fn append(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
         self.append_entry(Entry { kind: Kind::OpGroup, slot, epoch, index }, group)
@@ -145,7 +147,9 @@ impl<F: LogFile> Wal<F> {
     /// Appends a record of any kind.
     #[inline]
     pub fn append_entry(&self, entry: Entry, payload: &[u8]) -> Position {
-        assert!(payload.len() <= MAX_PAYLOAD_BYTES, "a record of {} bytes", payload.len());
+        if payload.len() > self.era.part_bytes {
+            return self.append_parts(entry, payload);
+        }
         let lane = self.lane_of(entry.slot);
         // It comes while the checksum is made.
         F::fetch(std::ptr::from_ref(&self.lanes[usize::from(lane)]).cast());
@@ -168,6 +172,25 @@ impl<F: LogFile> Wal<F> {
             (self.bells.sync)();
         }
         Position { lane, at }
+    }
+
+    /// Appends a group that is larger than a record. Its parts wait for files of their own; the one
+    /// hold of the lock keeps them together.
+    #[cold]
+    fn append_parts(&self, entry: Entry, group: &[u8]) -> Position {
+        let lane = self.lane_of(entry.slot);
+        let parts = split(entry, group, self.era.part_bytes).into_iter();
+        let sum = |(entry, payload): (Entry, Arc<[u8]>)| {
+            let payload_sum = F::sum(0, &payload);
+            Waiting { entry, payload, payload_sum, uncounted_bytes: 0 }
+        };
+        let mut parts: Vec<Waiting> = parts.map(sum).collect();
+        let total = parts.iter().map(Waiting::bytes).sum();
+        let last = parts.last_mut().expect("a group larger than a part has parts");
+        last.uncounted_bytes = self.leave_uncounted(total);
+        let mut state = self.lanes[usize::from(lane)].state.lock();
+        parts.into_iter().for_each(|part| self.wait(lane, &mut state, part));
+        Position { lane, at: state.tail() }
     }
 
     /// The lane of a slot.
@@ -253,22 +276,33 @@ impl<F: LogFile> Wal<F> {
         record: &Summed<'_>,
         copy: Option<Arc<[u8]>>,
     ) {
-        let bytes = record_bytes(record.payload.len()) as u64;
         if !state.waits() && self.turn(lane, state, Some(record.payload.len())) {
             let is_put = state.try_put(record, self.synced(lane));
             assert!(is_put, "a new chunk has room for what was asked of it");
             return;
         }
+        let Summed { entry, payload, payload_sum } = *record;
+        let uncounted_bytes = match copy {
+            Some(_) => self.leave_uncounted(record_bytes(payload.len()) as u64),
+            None => 0,
+        };
+        let payload = copy.unwrap_or_else(|| payload.into());
+        self.wait(lane, state, Waiting { entry, payload, payload_sum, uncounted_bytes });
+    }
+
+    /// One value may be larger than the limit of what waits, and waits for its file on a sound
+    /// disk, too. Returns how many bytes the limit is not for.
+    fn leave_uncounted(&self, bytes: u64) -> u64 {
+        let is_first = self.uncounted_bytes.compare_exchange(0, bytes, Relaxed, Relaxed).is_ok();
+        if is_first { bytes } else { 0 }
+    }
+
+    fn wait(&self, lane: u16, state: &mut LaneState<F>, record: Waiting) {
         if !state.waits() {
             self.lanes[usize::from(lane)].marks.waits_from.store(state.written, Release);
         }
-        let Summed { entry, payload, payload_sum } = *record;
-        // One value may be larger than the limit and waits for its file on a sound disk, too.
-        let is_uncounted = copy.is_some() && {
-            self.uncounted_bytes.compare_exchange(0, bytes, Relaxed, Relaxed).is_ok()
-        };
-        let payload = copy.unwrap_or_else(|| payload.into());
-        state.push_waiting(Waiting { entry, payload, payload_sum, is_uncounted });
+        let bytes = record.bytes();
+        state.push_waiting(record);
         self.flags.add_waiting(bytes);
         let waiting = self.counted_bytes();
         if waiting > MAX_WAITING_BYTES {
@@ -359,12 +393,11 @@ impl<F: LogFile> Wal<F> {
     /// The first record that waited in a lane is written. Called under the lane's lock; when it is
     /// free again `tell_progress` is due.
     pub(super) fn drained(&self, lane: u16, state: &LaneState<F>, first: &Waiting) {
-        let bytes = record_bytes(first.payload.len()) as u64;
         let upto = if state.waits() { state.written } else { u64::MAX };
         self.lanes[usize::from(lane)].marks.waits_from.store(upto, Release);
         // After that: see `LogFlags::waits`.
-        self.flags.take_waiting(bytes);
-        if first.is_uncounted {
+        self.flags.take_waiting(first.bytes());
+        if first.uncounted_bytes > 0 {
             self.uncounted_bytes.store(0, Relaxed);
         }
         // As an append does, see `doze`; and a round that is owed can be done now.

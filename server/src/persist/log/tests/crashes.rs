@@ -20,6 +20,12 @@ struct LaneModel {
 }
 
 impl LaneModel {
+    /// Where the last record ends that ends by this place: the log may be within a large group.
+    fn whole(&self, at: u64) -> u64 {
+        let ends = self.told.iter().map(|told| told.position.at);
+        ends.filter(|end| *end <= at).max().unwrap_or(0)
+    }
+
     /// What came back is a part without a gap, from what was not given up to what is safe.
     fn check(&mut self, found: &[Told], power: bool, name: &str) {
         let safe = if power { self.synced } else { self.written };
@@ -43,6 +49,7 @@ impl LaneModel {
 struct Seen {
     dropped: usize,
     alone: usize,
+    parts: usize,
     reused: usize,
     full: usize,
     waiting: usize,
@@ -78,9 +85,9 @@ impl World {
         let is_alive = !self.disk.is_stopped();
         for (lane, model) in (0..).zip(&mut self.lanes) {
             // What was told to be synced counts even if it was told by a process that then died.
-            model.synced = model.synced.max(wal.synced(lane));
+            model.synced = model.synced.max(model.whole(wal.synced(lane)));
             if is_alive {
-                model.written = model.written.max(wal.written(lane));
+                model.written = model.written.max(model.whole(wal.written(lane)));
             }
         }
         is_alive
@@ -92,8 +99,12 @@ impl World {
             return;
         }
         let bytes = match self.dice.below(20) {
-            0 => 1000 + self.dice.below(4000),
-            1 => 0,
+            0 => 1000 + self.dice.below(PART_BYTES as u64),
+            1 if self.dice.below(4) == 0 => {
+                self.seen.parts += 1;
+                PART_BYTES as u64 + self.dice.below(3 * PART_BYTES as u64)
+            }
+            2 => 0,
             _ => self.dice.below(300),
         };
         // One lane is quiet: its chunks must not keep the files of the others.
@@ -200,6 +211,7 @@ impl Seen {
     fn add(&mut self, more: &Seen) {
         self.dropped += more.dropped;
         self.alone += more.alone;
+        self.parts += more.parts;
         self.reused += more.reused;
         self.full += more.full;
         self.waiting += more.waiting;
@@ -207,8 +219,8 @@ impl Seen {
     }
 
     fn check(&self) {
-        let Seen { dropped, alone, reused, full, waiting, torn } = *self;
-        let least = [dropped, alone, reused, full, waiting, torn].into_iter().min();
+        let Seen { dropped, alone, parts, reused, full, waiting, torn } = *self;
+        let least = [dropped, alone, parts, reused, full, waiting, torn].into_iter().min();
         assert!(least > Some(10), "{self:?}");
     }
 }

@@ -26,6 +26,9 @@ pub(super) fn slot(number: u16) -> SlotId {
     SlotId::new(number).expect("a slot")
 }
 
+/// A larger group is written in parts.
+pub(super) const PART_BYTES: usize = 2500;
+
 /// A record as the test knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Told {
@@ -73,7 +76,8 @@ pub(super) fn open_with(
     options: Options,
     bells: Bells,
 ) -> Result<Opened, LogError> {
-    let recovery = Recovery::find(disk.clone(), ids(1), trust)?;
+    let mut recovery = Recovery::find(disk.clone(), ids(1), trust)?;
+    recovery.part_bytes = PART_BYTES.max(2 * options.sizes.chunk_bytes as usize);
     let (mut found, mut torn, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let progress = AtomicU64::new(0);
     for era in 0..recovery.eras() {

@@ -109,18 +109,6 @@ fn what_no_version_writes_is_no_header() {
 }
 
 #[test]
-fn part_of_a_group_is_left_to_the_version_that_writes_it() {
-    let disk = ten();
-    let mut bytes = disk.bytes(FIRST).expect("it is there");
-    let seed = crc32c::crc32c(&bytes[CHUNK..RECORD - 4]);
-    bytes[RECORD + 34] = 10;
-    resum(&mut bytes[RECORD..], seed, CHUNK_HEADER_BYTES);
-    disk.put(FIRST, &bytes);
-    let error = refused(&disk, Trust::PowerLost);
-    assert!(error.contains("part of a group, which a newer version"), "{error}");
-}
-
-#[test]
 fn files_of_others_and_of_the_future_are_refused() {
     let disk = ten();
     let other = Recovery::find(disk.restart(), ids(2), Trust::ProcessDied).map(|_| ());
