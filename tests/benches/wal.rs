@@ -21,7 +21,8 @@ use slots::{Epoch, NodeId, OpIndex, SlotId, StoreId};
 const LANES: u16 = 16;
 /// A record of 108 bytes, 112 in the chunk.
 const PAYLOAD_BYTES: usize = 72;
-/// They fit the part of each lane's chunk that is made ready when the lane turns to it, behind `FILL`.
+/// They fit the part of each lane's chunk that is made ready when the lane turns to it, behind
+/// `FILL`.
 const READY_RECORDS: u64 = 65_000;
 /// The payload of a record of 32 KiB.
 static FILL: [u8; 32 * 1024 - 36] = [7; 32 * 1024 - 36];
@@ -265,8 +266,8 @@ fn flow(mib_per_second: u64, seconds: u64, bytes: usize) {
     );
     println!("  {ns:.1} ns an append, {:.1} page faults in 1,000", faults * 1e3 / count as f64);
     println!(
-        "  {:.1} MiB waited at most, {:.1} MiB were unsynced; longest round {longest:.1?}, {} rounds, \
-         {} syncs",
+        "  {:.1} MiB waited at most, {:.1} MiB were unsynced; longest round {longest:.1?}, {} \
+         rounds, {} syncs",
         mib(most.waiting_bytes),
         mib(most.unsynced_bytes),
         wal.figures().rounds_total,
