@@ -84,6 +84,9 @@ struct Open {
     begun: Begun,
 }
 
+/// A record, or the group that several of them were: what it is, and all of its payload.
+pub(super) type Whole<'a> = (Entry, Cow<'a, [u8]>);
+
 impl Gathering {
     pub(super) fn new(may_begin_within: bool) -> Gathering {
         Gathering { open: None, may_begin_within }
@@ -98,7 +101,7 @@ impl Gathering {
         entry: Entry,
         payload: &'a [u8],
         at: Begun,
-    ) -> Result<Option<(Entry, Cow<'a, [u8]>)>, String> {
+    ) -> Result<Option<Whole<'a>>, String> {
         if entry.kind != Kind::GroupPart {
             if let Some(open) = &self.open {
                 return Err(format!("{entry:?} within {}", open.describe()));
