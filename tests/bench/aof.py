@@ -286,7 +286,8 @@ class AofPart:
     # What is printed.
 
     def show(self, report, table):
-        print(f"log on {disk_of(self.bench.folder)}\n")
+        print(f"log on {disk_of(self.bench.folder)}")
+        print("; ".join(f"{name} is {what}" for name, what in self.versions.items()) + "\n")
         if self.cpu:
             for depth in DEPTHS:
                 self.show_cpu(depth, report, table)
