@@ -162,10 +162,10 @@ pub struct LoadingFigures {
 }
 
 impl LoadingFigures {
-    /// In percent; at most 100.
+    /// In percent; at most 100, and 0 while it is not known how much there is.
     pub fn percent(&self) -> f64 {
         match self.total_bytes {
-            0 => 100.0,
+            0 => 0.0,
             total => 100.0 * self.done_bytes.min(total) as f64 / total as f64,
         }
     }
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(loading.figures(at(0)), None);
         loading.begin(at(0));
         let first = loading.figures(at(5)).expect("it loads");
-        assert_eq!((first.percent(), first.left), (100.0, None));
+        assert_eq!((first.percent(), first.left), (0.0, None));
         loading.set_total(1000);
         loading.done().store(250, Ordering::SeqCst);
         let quarter = loading.figures(at(1000)).expect("it loads");
