@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use slot_tests::figures::cpu_time;
-use slotd::io::wal::{self, Hooks, NodeWal, Policy, RunningWal};
+use slotd::io::wal::{self, Crowd, Hooks, NodeWal, Policy, RunningWal};
 use slotd::persist::log::{Ids, Options, Position, Sizes, Trust};
 use slots::{Epoch, NodeId, OpIndex, SlotId, StoreId};
 
@@ -63,6 +63,7 @@ impl Fresh {
         let recovery = wal::find(&folder, ids, Trust::ProcessDied).expect("is found");
         let hooks = Hooks {
             on_progress: Box::new(|| {}),
+            crowd: Box::new(Crowd::default),
             on_fatal: Box::new(|line| {
                 eprintln!("{line}");
                 std::process::exit(1);

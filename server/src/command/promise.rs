@@ -6,7 +6,7 @@
 //! `DEBUG SLOW-WATERMARK ms` is a test's log that syncs slowly.
 //! Invariant: who is told `covers` no is woken when the answer may have changed.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -31,6 +31,8 @@ pub trait LogMarks: Send + Sync {
     fn round_for_now(&self) -> u64;
     /// Rounds that have ended.
     fn rounds_done(&self) -> u64;
+    /// As many clients came since the last progress as are expected: none is to be waited for.
+    fn all_are_back(&self);
     /// Why there is no room.
     fn full_reason(&self) -> String;
 }
@@ -76,6 +78,10 @@ pub struct Promises {
     log: OnceLock<Arc<dyn LogMarks>>,
     /// Clients that hold replies back, or wait for a sync: each once, as its flag says.
     waiting: Mutex<Vec<Arc<ClientShared>>>,
+    /// How many came since the last progress.
+    here: AtomicUsize,
+    /// How many are expected back, see `crowd`.
+    expected: AtomicUsize,
     hook: Hook,
 }
 
@@ -165,7 +171,29 @@ impl Promises {
         if !client.has_flag(client_flag::GATED) {
             client.set_flag(client_flag::GATED, true);
             waiting.push(client.clone());
+            let here = self.here.fetch_add(1, Ordering::SeqCst) + 1;
+            drop(waiting);
+            if here == self.expected.load(Ordering::SeqCst)
+                && let Some(log) = self.log.get()
+            {
+                log.all_are_back();
+            }
         }
+    }
+
+    /// More is safe than before: those who wait are woken soon (`progressed`), and back soon, with
+    /// their next write or because it was not they who were waited for.
+    pub fn note_progress(&self) {
+        let waiting = self.waiting.lock();
+        // Not the last number alone: after many there may be a few who came too late for them.
+        let before = self.expected.load(Ordering::SeqCst);
+        self.expected.store(waiting.len().max(before - before.div_ceil(4)), Ordering::SeqCst);
+        self.here.store(0, Ordering::SeqCst);
+    }
+
+    /// How many clients came to wait since the last progress, and how many are expected.
+    pub fn crowd(&self) -> (usize, usize) {
+        (self.here.load(Ordering::SeqCst), self.expected.load(Ordering::SeqCst))
     }
 
     /// More is safe than before: wakes all who wait, who look for themselves.

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::command::NodeState;
 use crate::command::disk::{Begun, Disk, DiskFigures, LoadedFigures, LogFigures, NotBegun};
@@ -55,6 +56,8 @@ pub struct Storage {
     marks: OnceLock<Arc<dyn Marks>>,
     node: OnceLock<Weak<NodeState>>,
     log: Mutex<Option<Arc<RunningWal>>>,
+    /// The log is further than before.
+    progress: Arc<Notify>,
     is_logging: AtomicBool,
     /// A log was opened in this run: there is no second one.
     was_opened: AtomicBool,
@@ -71,6 +74,19 @@ impl Storage {
     pub fn wire(&self, node: &Arc<NodeState>, marks: Arc<dyn Marks>) {
         let is_first = self.node.set(Arc::downgrade(node)).is_ok() && self.marks.set(marks).is_ok();
         assert!(is_first, "the storage is wired once");
+    }
+
+    /// The task that wakes the clients whose replies may leave. Not the thread that syncs: each of
+    /// them would wake a worker then, for one client, and the next round would wait for it.
+    pub fn wake_clients(&self) -> impl Future<Output = ()> + use<> {
+        let (progress, node) = (self.progress.clone(), self.node.get().cloned());
+        async move {
+            loop {
+                progress.notified().await;
+                let Some(node) = node.as_ref().and_then(Weak::upgrade) else { return };
+                node.promises.progressed();
+            }
+        }
     }
 
     fn node(&self) -> Option<Arc<NodeState>> {

@@ -7,6 +7,7 @@
 
 mod bell;
 mod folder;
+mod gather;
 mod journal;
 mod map;
 mod removal;
@@ -25,6 +26,7 @@ use parking_lot::Mutex;
 
 use bell::{Bell, News};
 pub use folder::Folder;
+pub use gather::Crowd;
 pub use journal::NodeJournal;
 pub use map::{MappedFile, MappedPiece};
 pub use removal::remove_all;
@@ -44,7 +46,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_secs(60);
 /// Bytes that may be unsynced before a round is forced, whatever the policy: a sync of the table's
 /// log on the same disk waits for them, a few hundredths of a second.
-const MAX_UNSYNCED_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_UNSYNCED_BYTES: u64 = 32 * 1024 * 1024;
 /// How often `sync_now` waits a `ROOM_RETRY` for records that a full disk keeps in memory.
 const ROOM_TRIES: u32 = 5;
 
@@ -52,6 +54,8 @@ const ROOM_TRIES: u32 = 5;
 pub struct Hooks {
     /// `synced` or `is_written` may say more than before.
     pub on_progress: Box<dyn Fn() + Send + Sync>,
+    /// Who waits for a sync, with `Policy::Always`; see `Wal::all_are_back`.
+    pub crowd: Box<dyn Fn() -> Crowd + Send + Sync>,
     /// A sync has failed or a thread of the log has panicked: the process must end. Called once,
     /// with the line for the operator; must not panic.
     pub on_fatal: Box<dyn Fn(String) + Send + Sync>,
@@ -135,7 +139,7 @@ pub fn start(
 ) -> Result<RunningWal, LogError> {
     let (sync, keep) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
     let (sync_bell, keep_bell) = (Arc::clone(&sync), Arc::clone(&keep));
-    let Hooks { on_progress, on_fatal } = hooks;
+    let Hooks { on_progress, crowd, on_fatal } = hooks;
     let news = Arc::new(News::default());
     let told = Arc::clone(&news);
     let bells = Bells {
@@ -148,10 +152,12 @@ pub fn start(
     };
     let mut keeper = recovery.open(ends, options, bells)?;
     let found_bytes = keeper.wal().figures().appended_bytes;
-    let kept = keeper.tend()?;
+    // Before the first file: how it is made depends on it.
     keeper.wal().flags().set_policy(policy);
+    let kept = keeper.tend()?;
     let shared = Arc::new(Shared {
         wal: Arc::clone(keeper.wal()),
+        crowd,
         on_fatal,
         has_failed: AtomicBool::new(false),
         sync,
@@ -301,6 +307,7 @@ impl Drop for RunningWal {
 
 struct Shared {
     wal: Arc<NodeWal>,
+    crowd: Box<dyn Fn() -> Crowd + Send + Sync>,
     on_fatal: Box<dyn Fn(String) + Send + Sync>,
     /// `on_fatal` was called.
     has_failed: AtomicBool,
@@ -346,8 +353,13 @@ impl Shared {
         loop {
             let policy = self.wal.flags().policy();
             match policy {
-                Policy::Always if !self.wal.doze() => {}
-                Policy::Always => self.sync.wait(NAP),
+                Policy::Always => {
+                    if self.wal.doze() {
+                        self.sync.wait(NAP);
+                    }
+                    self.wal.stay_awake();
+                    self.gather();
+                }
                 Policy::EverySec => {
                     let passed = Duration::from_nanos(clock::now().mono_ns - last_ns);
                     self.sync.wait(SECOND.saturating_sub(passed));
@@ -371,6 +383,17 @@ impl Shared {
                 return Ok(());
             }
         }
+    }
+
+    fn gather(&self) {
+        let last_sync = Duration::from_nanos(self.last_sync_ns.load(Relaxed));
+        self.wal.note_gathering(true);
+        gather::gather(last_sync, &self.crowd, &mut |at_most| {
+            let began_ns = clock::now().mono_ns;
+            self.sync.wait(at_most);
+            Duration::from_nanos(clock::now().mono_ns - began_ns)
+        });
+        self.wal.note_gathering(false);
     }
 
     fn round(&self) -> Result<(), DiskError> {

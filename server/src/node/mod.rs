@@ -58,6 +58,7 @@ pub async fn run(start: Start) -> io::Result<()> {
     let storage = found.storage().clone();
     let state = build(&start, stop.clone(), &member, &storage);
     storage.wire(&state, Arc::new(Voice(member.clone())));
+    tokio::spawn(vital("wake clients", storage.wake_clients()));
     start.config.carried_out_by(carry_out(storage.clone()));
     // Before the port for nodes: of two nodes on one port the error names the port that was given.
     let backlog = start.config.number("tcp-backlog") as u32;

@@ -227,6 +227,7 @@ mod tests {
         fn rounds_done(&self) -> u64 {
             self.synced.load(SeqCst)
         }
+        fn all_are_back(&self) {}
         fn full_reason(&self) -> String {
             "no space left".to_owned()
         }
@@ -256,6 +257,28 @@ mod tests {
         assert_eq!(node.resume(1), b"+OK\r\n");
         assert_eq!(node.resume(2), b"$1\r\n1\r\n$-1\r\n");
         assert_eq!(node.send(2, b"GET a\r\n"), b"$1\r\n1\r\n", "safe by now: no wait");
+    }
+
+    #[test]
+    fn who_was_answered_is_expected_back_for_a_while() {
+        let (mut node, log) = logging(true);
+        (1..=4).for_each(|client| assert_eq!(node.send(client, b"INCR a\r\n"), b""));
+        assert_eq!(node.node.promises.crowd(), (4, 0));
+        let progress = |node: &TestNode, to| {
+            node.node.promises.note_progress();
+            advance(node, &log.synced, to);
+            node.node.promises.crowd()
+        };
+        assert_eq!(progress(&node, 4), (0, 4));
+        (1..=4).for_each(|client| assert!(!node.resume(client).is_empty()));
+        node.send(1, b"INCR a\r\n");
+        node.send(2, b"GET a\r\n");
+        assert_eq!(node.node.promises.crowd(), (2, 4), "a read that waits is there, too");
+        assert_eq!(progress(&node, 4), (0, 3), "the sync was too early for them");
+        node.resume(1);
+        assert_eq!(node.node.promises.crowd(), (1, 3), "and it goes on waiting");
+        let fades: Vec<usize> = (0..4).map(|_| progress(&node, 5).1).collect();
+        assert_eq!(fades, [2, 1, 0, 0]);
     }
 
     #[test]

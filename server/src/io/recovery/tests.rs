@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use slots::{Epoch, NodeId, OpIndex, SlotId, StoreId, TableVersion};
 
 use super::*;
-use crate::io::wal::{Hooks, NodeWal, Policy, RunningWal};
+use crate::io::wal::{Crowd, Hooks, NodeWal, Policy, RunningWal};
 use crate::io::{checkpoint, clock};
 use crate::persist::checkpoint::{Progress, RoundAbout, RoundEdge, remove_leftovers, take};
 use crate::persist::log::{DiskError, Entry, Ids, Kind, Options, Sizes, Trust, WalDisk};
@@ -96,7 +96,11 @@ fn start(folder: &Temporary, rooms: &Rooms) -> (RunningWal, Loaded, Option<u64>)
     let mut loaded = loaded.expect("loads");
     assert_eq!(progress.load(Relaxed), bytes_total(found.as_ref(), Some(&recovery)));
     let options = Options { lanes: 4, sizes: SMALL, run: clock::random_u64() };
-    let hooks = Hooks { on_progress: Box::new(|| {}), on_fatal: Box::new(|line| panic!("{line}")) };
+    let hooks = Hooks {
+        on_progress: Box::new(|| {}),
+        crowd: Box::new(Crowd::default),
+        on_fatal: Box::new(|line| panic!("{line}")),
+    };
     let ends = std::mem::take(&mut loaded.ends);
     let running = wal::start(recovery, ends, options, Policy::No, hooks).expect("starts");
     (running, loaded, found.map(|found| found.number()))
@@ -166,7 +170,11 @@ fn a_bad_chunk_ends_the_load_whatever_thread_meets_it() {
     let disk = wal::Folder::open(&folder.0).expect("a folder");
     let log = wal::find(&folder.0.join("wal"), ids(), Trust::ProcessDied).expect("an empty one");
     let options = Options { lanes: 4, sizes: SMALL, run: 1 };
-    let hooks = Hooks { on_progress: Box::new(|| {}), on_fatal: Box::new(|_| {}) };
+    let hooks = Hooks {
+        on_progress: Box::new(|| {}),
+        crowd: Box::new(Crowd::default),
+        on_fatal: Box::new(|_| {}),
+    };
     let running = wal::start(log, Vec::new(), options, Policy::No, hooks).expect("starts");
     let about = RoundAbout { ids: ids(), created_ms: NOW_MS, after: 0 };
     take(&rooms, &disk, about, &Edge(Arc::clone(running.wal()))).expect("taken");

@@ -52,6 +52,10 @@ impl LogMarks for NodeMarks {
         self.wal.rounds_done()
     }
 
+    fn all_are_back(&self) {
+        self.wal.all_are_back();
+    }
+
     fn full_reason(&self) -> String {
         self.wal.full_reason()
     }

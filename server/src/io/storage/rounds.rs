@@ -128,6 +128,7 @@ impl Rounds {
     }
 
     fn run(&self, storage: &Arc<Storage>) {
+        clock::prefer_this_thread();
         while self.next(storage) {
             let Some(node) = storage.node() else { return };
             let begun_ns = clock::now().mono_ns;

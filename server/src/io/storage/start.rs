@@ -20,7 +20,7 @@ use crate::command::NodeState;
 use crate::command::disk::LoadedFigures;
 use crate::config::Config;
 use crate::io::data_dir::{CHECKPOINT_FOLDER, WAL_FOLDER};
-use crate::io::wal::{Folder, Hooks, NodeJournal, RunningWal};
+use crate::io::wal::{Crowd, Folder, Hooks, NodeJournal, RunningWal};
 use crate::io::{checkpoint, clock, recovery, wal};
 use crate::persist::checkpoint::{Checkpoint, remove_all, remove_leftovers};
 use crate::persist::log::{Ids, LaneEnd, Options, Recovery, Sizes, Trust};
@@ -75,6 +75,7 @@ pub fn find(
         marks: OnceLock::new(),
         node: OnceLock::new(),
         log: Mutex::new(None),
+        progress: Arc::default(),
         is_logging: AtomicBool::new(false),
         was_opened: AtomicBool::new(false),
         rounds: Rounds::default(),
@@ -199,12 +200,19 @@ impl Storage {
     fn open(self: &Arc<Self>, log: Recovery<Folder>, ends: Vec<LaneEnd>) -> io::Result<RunningWal> {
         let options =
             Options { lanes: self.lanes, sizes: Sizes::default(), run: clock::random_u64() };
-        let (told, failed) = (Arc::downgrade(self), Arc::downgrade(self));
+        let (counted, failed) = (Arc::downgrade(self), Arc::downgrade(self));
+        let (progress, told) = (self.progress.clone(), counted.clone());
         let hooks = Hooks {
             on_progress: Box::new(move || {
                 if let Some(node) = told.upgrade().and_then(|storage| storage.node()) {
-                    node.promises.progressed();
+                    node.promises.note_progress();
                 }
+                progress.notify_one();
+            }),
+            crowd: Box::new(move || {
+                let node = counted.upgrade().and_then(|storage| storage.node());
+                let (here, expected) = node.map_or((0, 0), |node| node.promises.crowd());
+                Crowd { here, expected }
             }),
             on_fatal: Box::new(move |line| match failed.upgrade() {
                 Some(storage) => storage.fail(&line),

@@ -1,8 +1,8 @@
 //! A folder of the file system as the write-ahead log uses it.
 //!
-//! Not the choice of what to write. Invariant: a file has all its blocks, written with zeros and
-//! synced (or given when it is opened, if a restore left holes), before it is used: on file systems
-//! that write in place a full disk is met here and nowhere else.
+//! Not the choice of what to write. Invariant: a file has all its blocks, synced (or given when it
+//! is opened, if a restore left holes), before it is used: on file systems that write in place a
+//! full disk is met here and nowhere else.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::map::{self, MappedFile};
-use crate::persist::log::{DiskError, Doing, WalDisk};
+use crate::persist::log::{DiskError, Doing, Fill, WalDisk};
 
 /// Zeros written at once: a page. The kernel keeps what is written at once in one folio where it
 /// can, and the first store to any page of a folio marks all of it: of 1 MiB it took 7 us, of a
@@ -86,10 +86,10 @@ impl WalDisk for Folder {
         mapped.map(Arc::new).map_err(|error| self.error(Doing::Open, file, &error))
     }
 
-    fn create(&self, file: &str, bytes: u64) -> Result<(), DiskError> {
+    fn create(&self, file: &str, bytes: u64, how: Fill) -> Result<(), DiskError> {
         let path = self.path.join(file);
         let made = File::create(&path).map_err(|error| (Doing::Create, error));
-        made.and_then(|open| fill(&open, bytes)).map_err(|(doing, error)| {
+        made.and_then(|open| fill(&open, bytes, how)).map_err(|(doing, error)| {
             // Whatever room it got is needed elsewhere.
             let _ = fs::remove_file(&path);
             self.error(doing, file, &error)
@@ -116,8 +116,11 @@ impl WalDisk for Folder {
     }
 }
 
-/// Writes zeros, a few MiB between two syncs.
-fn fill(mut file: &File, bytes: u64) -> Result<(), (Doing, io::Error)> {
+/// Writes zeros, a few MiB between two syncs, unless the file system gives room without.
+fn fill(mut file: &File, bytes: u64, how: Fill) -> Result<(), (Doing, io::Error)> {
+    if how == Fill::Given && map::allocate(file, bytes).map_err(|e| (Doing::Create, e))? {
+        return file.sync_all().map_err(judge);
+    }
     let zeros = vec![0; ZERO_BYTES.min(usize::try_from(bytes).unwrap_or(ZERO_BYTES))];
     let (mut left, mut unsynced) = (bytes, 0);
     while left > 0 {

@@ -72,10 +72,10 @@ impl MappedFile {
 }
 
 impl MappedFile {
-    /// Gives pages their entries in the page table, as if someone read or wrote each. Where the
-    /// kernel knows no such thing (before Linux 5.14) or has no memory, the first store to a page
-    /// does it.
-    fn populate(&self, offset: usize, bytes: usize, how: libc::c_int) {
+    /// Gives pages their entries in the page table, as if someone wrote to each. Where the kernel
+    /// knows no such thing (before Linux 5.14) or has no memory, the first store to a page does it.
+    fn populate(&self, offset: usize, bytes: usize) {
+        let how = libc::MADV_POPULATE_WRITE;
         let end = offset.saturating_add(bytes).min(self.bytes);
         for start in (offset - offset % PAGE_BYTES..end).step_by(POPULATE_BYTES) {
             let bytes = POPULATE_BYTES.min(end - start);
@@ -91,19 +91,19 @@ impl MappedFile {
 }
 
 /// Fills the holes of a file: a copy or a restore may have made them out of zeros, and a write to
-/// the map that finds no room for one kills the process (SIGBUS).
-fn allocate(file: &File, length: u64) -> io::Result<()> {
+/// the map that finds no room for one kills the process (SIGBUS). A new file gets its length by it.
+/// False where blocks mean nothing (ZFS): there is no promise of room to be had.
+pub(super) fn allocate(file: &File, length: u64) -> io::Result<bool> {
     let length = i64::try_from(length).map_err(io::Error::other)?;
     loop {
         // SAFETY: the descriptor is open; no memory is handed over.
         if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } == 0 {
-            return Ok(());
+            return Ok(true);
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
-            // Where blocks mean nothing (ZFS) there is no promise of room to be had.
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(false),
             _ => return Err(error),
         }
     }
@@ -138,12 +138,15 @@ impl LogFile for MappedFile {
     }
 
     fn load(&self) {
-        self.populate(0, self.bytes, libc::MADV_POPULATE_READ);
+        read_in_pages(&self.file);
+        let length = libc::off_t::try_from(self.bytes).unwrap_or(0);
+        // SAFETY: the descriptor is open; no memory is handed over. It is advice.
+        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), 0, length, libc::POSIX_FADV_WILLNEED) };
     }
 
     fn ready(&self, offset: u64, bytes: usize) {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        self.populate(offset, bytes, libc::MADV_POPULATE_WRITE);
+        self.populate(offset, bytes);
     }
 
     fn number(&self) -> u64 {

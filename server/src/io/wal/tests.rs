@@ -40,7 +40,11 @@ fn slot(number: u64) -> SlotId {
 }
 
 fn hooks() -> Hooks {
-    Hooks { on_progress: Box::new(|| {}), on_fatal: Box::new(|line| panic!("{line}")) }
+    Hooks {
+        on_progress: Box::new(|| {}),
+        crowd: Box::new(Crowd::default),
+        on_fatal: Box::new(|line| panic!("{line}")),
+    }
 }
 
 /// What a start finds, as slot, index and length, and the log.
@@ -234,6 +238,7 @@ fn threads_that_panic_end_the_node_once() {
     let called = Arc::clone(&calls);
     let hooks = Hooks {
         on_progress: Box::new(|| panic!("a hook that panics, as it is to")),
+        crowd: Box::new(Crowd::default),
         on_fatal: Box::new(move |line| called.lock().push(line)),
     };
     let options = Options { lanes: 4, sizes: SMALL, run: 1 };

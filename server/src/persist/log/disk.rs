@@ -19,15 +19,26 @@ pub trait WalDisk: Send + Sync + 'static {
     fn read(&self, file: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError>;
     /// Maps a file that is there. It will be called `name`, in the log `number`.
     fn open(&self, file: &str, name: &str, number: u64) -> Result<Arc<Self::File>, DiskError>;
-    /// A new file of so many zero bytes, written and synced: later writes need no room. A file
-    /// that is there is replaced. After an error there is no such file.
-    fn create(&self, file: &str, bytes: u64) -> Result<(), DiskError>;
+    /// A new file of so many zero bytes, synced: later writes need no room. A file that is there is
+    /// replaced. After an error there is no such file.
+    fn create(&self, file: &str, bytes: u64, fill: Fill) -> Result<(), DiskError>;
     /// A file takes another's name and place, whole or not at all.
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
     /// A file goes.
     fn remove(&self, file: &str) -> Result<(), DiskError>;
     /// The names of the files reach the disk.
     fn sync_folder(&self) -> Result<(), DiskError>;
+}
+
+/// How a new file comes to its zeros.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fill {
+    /// They are written: a sync of what replaces them later has nothing else to note (ext4: 0.09 ms
+    /// instead of 0.20). For who waits for each sync.
+    Written,
+    /// The file system gives the room and knows that nothing is in it; it notes what is written
+    /// with each sync. Half the work for who syncs once a second, or once at all.
+    Given,
 }
 
 /// A mapped file.
@@ -49,7 +60,8 @@ pub trait LogFile: Send + Sync + 'static {
     fn number(&self) -> u64;
     /// The part from `offset` on. Parts that are owned at the same time do not overlap: asserted.
     fn piece(self: &Arc<Self>, offset: u64, bytes: usize) -> Self::Piece;
-    /// Brings all of it into memory: no store to it waits for the disk. It may do nothing.
+    /// Brings all of it into memory, if it is not: no store to it waits for the disk. It may do
+    /// nothing.
     fn load(&self);
     /// A part is soon written, before the next sync: what a first store to a page costs is paid
     /// now. It may do nothing.

@@ -10,8 +10,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::disk::{LogFile, Piece, WalDisk};
+use super::disk::{Fill, LogFile, Piece, WalDisk};
 use super::error::{DiskError, Doing};
+use super::flags::Policy;
 use super::format::{
     CHUNK_HEADER_BYTES, FileHead, UNFINISHED_FILE, alone_number, anchor, chunk_offset, file_name,
     spare_name,
@@ -237,16 +238,25 @@ impl<D: WalDisk> Keeper<D> {
     fn make_file(&mut self) -> Result<(), DiskError> {
         let head = self.head(self.next_file);
         let file = match self.use_spare(&head)? {
-            Some(file) => file,
-            None => self.make_new(&head, |_| {})?,
+            Some(file) => {
+                file.load();
+                file
+            }
+            None => {
+                let fill = match self.wal.flags.policy() {
+                    Policy::Always => Fill::Written,
+                    Policy::EverySec | Policy::No => Fill::Given,
+                };
+                self.make_new(&head, fill, |_| {})?
+            }
         };
         self.next_file += 1;
-        file.load();
         let chunks = (0..head.chunks).map(|chunk| FreeChunk {
             file: Arc::clone(&file),
             chunk,
             offset: chunk_offset(&head, chunk),
             bytes: head.chunk_bytes as usize,
+            is_ready: false,
         });
         self.wal.add_chunks(chunks);
         Ok(())
@@ -273,10 +283,11 @@ impl<D: WalDisk> Keeper<D> {
     fn make_new(
         &mut self,
         head: &FileHead,
+        how: Fill,
         fill: impl FnOnce(&Arc<D::File>),
     ) -> Result<Arc<D::File>, DiskError> {
         let bytes = head.file_bytes().unwrap_or(u64::MAX);
-        while let Err(error) = self.disk.create(UNFINISHED_FILE, bytes) {
+        while let Err(error) = self.disk.create(UNFINISHED_FILE, bytes, how) {
             let Some(spare) = self.spares.last().filter(|_| !error.is_fatal()) else {
                 return Err(error);
             };
@@ -371,9 +382,9 @@ impl<D: WalDisk> Keeper<D> {
         let chunk_bytes = CHUNK_HEADER_BYTES + bytes;
         let head = FileHead { chunk_bytes: chunk_bytes as u64, chunks: 1, ..self.head(number) };
         let unsynced = chunk.start - chunk.synced;
-        let file = self.make_new(&head, |file| {
+        let file = self.make_new(&head, Fill::Given, |file| {
             let (file, offset) = (Arc::clone(file), chunk_offset(&head, 0));
-            let place = FreeChunk { file, chunk: 0, offset, bytes: chunk_bytes };
+            let place = FreeChunk { file, chunk: 0, offset, bytes: chunk_bytes, is_ready: false };
             Open::begin(place, &chunk, 0).put(&large.summed(), unsynced);
         })?;
         let mut state = self.wal.lanes[usize::from(lane)].state.lock();

@@ -19,9 +19,10 @@ use super::record::{Entry, HeaderWords, RECORD_HEADER_BYTES, record_bytes};
 /// Of a record whose lines are fetched ahead: beyond that the processor sees the row by itself.
 const EXPECTED_BYTES: usize = 256;
 
-/// What of a chunk is made ready at once: a lane of a busy node fills it in a tenth of a second,
-/// and what of it is not written by the next sync of its file is written for nothing.
-pub(super) const WINDOW_BYTES: u32 = 256 * 1024;
+/// What of a chunk is made ready at once, and how far ahead of the lane: what of it is not written
+/// by the next sync of its file is written for nothing, and a lane of a busy node fills it in some
+/// hundredths of a second.
+pub(super) const WINDOW_BYTES: u32 = 64 * 1024;
 
 fn window_after(at: u32) -> u32 {
     (at - at % WINDOW_BYTES).saturating_add(WINDOW_BYTES)
@@ -122,11 +123,17 @@ impl<F: LogFile> Open<F> {
         is_wanted.then(|| (Arc::clone(&self.file), self.offset + u64::from(start), bytes))
     }
 
-    /// The first windows of the chunk, if the lane came here in a hurry: it filled the last window
-    /// of `before` since the last round began.
-    pub(super) fn begun_after(&self, before: &Open<F>) -> Option<(Arc<F>, u64, usize)> {
-        let bytes = self.bytes.min(2 * WINDOW_BYTES) as usize;
-        (before.rounds == self.rounds).then(|| (Arc::clone(&self.file), self.offset, bytes))
+    /// Did the lane come here in a hurry: has it filled the last window of `before` since the last
+    /// round began?
+    pub(super) fn is_hurried_after(&self, before: &Open<F>) -> bool {
+        before.rounds == self.rounds
+    }
+
+    /// The first two windows of the chunk, or of these the second.
+    pub(super) fn first_windows(&self, is_first_ready: bool) -> (Arc<F>, u64, usize) {
+        let from = if is_first_ready { self.bytes.min(WINDOW_BYTES) } else { 0 };
+        let bytes = (self.bytes.min(2 * WINDOW_BYTES) - from) as usize;
+        (Arc::clone(&self.file), self.offset + u64::from(from), bytes)
     }
 
     #[inline]

@@ -28,7 +28,7 @@ mod wal;
 #[cfg(test)]
 mod tests;
 
-pub use disk::{LogFile, Piece, WalDisk};
+pub use disk::{Fill, LogFile, Piece, WalDisk};
 pub use error::{Damage, DiskError, Doing, LogError};
 pub use flags::{LogFlags, Policy};
 pub use format::{CHUNK_HEADER_BYTES, FILE_HEADER_BYTES, FORMAT, Ids};

@@ -114,7 +114,7 @@ impl<D: WalDisk> Recovery<D> {
             }
             let file = Arc::clone(opened(&self.disk, files, head.number)?);
             let (offset, bytes) = (chunk_offset(head, *chunk), head.chunk_bytes as usize);
-            free.push(FreeChunk { file, chunk: *chunk, offset, bytes });
+            free.push(FreeChunk { file, chunk: *chunk, offset, bytes, is_ready: false });
         }
         Ok(free)
     }
@@ -306,7 +306,13 @@ impl<D: WalDisk> Mender<'_, D> {
         };
         let file = Arc::clone(opened(&self.recovery.disk, &mut self.files, head.file)?);
         let (offset, bytes) = (place.offset(), place.bytes());
-        let chunk = FreeChunk { file: Arc::clone(&file), chunk: head.chunk, offset, bytes };
+        let chunk = FreeChunk {
+            file: Arc::clone(&file),
+            chunk: head.chunk,
+            offset,
+            bytes,
+            is_ready: false,
+        };
         drop(Open::begin(chunk, &head, 0));
         file.sync()?;
         Ok(FoundChunk { head, seed: head.seed(), ..place })

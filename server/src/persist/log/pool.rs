@@ -9,6 +9,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::disk::LogFile;
+use super::lane::WINDOW_BYTES;
+
+/// Free chunks that are made ready while lanes are in a hurry: a lane turns to the next one every
+/// few milliseconds then.
+const READY_CHUNKS: usize = 4;
 
 /// A chunk nobody writes.
 pub(super) struct FreeChunk<F> {
@@ -17,6 +22,8 @@ pub(super) struct FreeChunk<F> {
     /// Where it begins in the file.
     pub(super) offset: u64,
     pub(super) bytes: usize,
+    /// Its first window is ready, or soon will be.
+    pub(super) is_ready: bool,
 }
 
 /// A chunk of a lane.
@@ -86,6 +93,15 @@ impl<F: LogFile> Pool<F> {
     /// A lane in a hurry will soon write this part of a file.
     pub(super) fn rush(&mut self, part: (Arc<F>, u64, usize)) {
         self.rushed.push(part);
+    }
+
+    /// Lanes take chunks in a hurry: the next ones had better be ready when they do.
+    pub(super) fn rush_next(&mut self) {
+        let next = self.free.iter_mut().take(READY_CHUNKS).filter(|chunk| !chunk.is_ready);
+        for FreeChunk { file, offset, bytes, is_ready, .. } in next {
+            *is_ready = true;
+            self.rushed.push((Arc::clone(file), *offset, (*bytes).min(WINDOW_BYTES as usize)));
+        }
     }
 
     pub(super) fn take_rushed(&mut self) -> Vec<(Arc<F>, u64, usize)> {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::disk::WalDisk;
+use super::disk::{Fill, WalDisk};
 use super::error::{Damage, LogError};
 use super::format::{
     CHUNK_HEADER_BYTES, ChunkHead, ChunkPlace, FILE_HEAD_BYTES, FileHead, Ids, REPAIR_FILE,
@@ -186,7 +186,7 @@ impl<D: WalDisk> Recovery<D> {
     /// before, the next one must not take it for damage.
     fn mark(&mut self) -> Result<(), LogError> {
         if self.trust == Trust::PowerLost && !self.is_mending && !self.is_empty() {
-            self.disk.create(REPAIR_FILE, 0)?;
+            self.disk.create(REPAIR_FILE, 0, Fill::Written)?;
             self.disk.sync_folder()?;
             self.is_mending = true;
         }

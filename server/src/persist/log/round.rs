@@ -29,6 +29,8 @@ pub struct Round {
 pub(super) struct Rounds {
     /// Who syncs sleeps and wants to be woken by the next append.
     sync_sleeps: AtomicBool,
+    /// Who syncs waits for others to come.
+    is_gathering: AtomicBool,
     turn: Turn,
 }
 
@@ -67,7 +69,7 @@ impl Rounds {
             syncs_total: AtomicU64::new(0),
             rounds_total: AtomicU64::new(0),
         };
-        Rounds { sync_sleeps: AtomicBool::new(false), turn }
+        Rounds { sync_sleeps: AtomicBool::new(false), is_gathering: AtomicBool::new(false), turn }
     }
 
     pub(super) fn syncs_total(&self) -> u64 {
@@ -195,6 +197,19 @@ impl<F: LogFile> Wal<F> {
             self.stay_awake();
         }
         is_idle
+    }
+
+    /// Who syncs waits for others to come, or no more.
+    pub fn note_gathering(&self, is_gathering: bool) {
+        self.rounds.is_gathering.store(is_gathering, SeqCst);
+    }
+
+    /// All are there who were there before: rings the bell if that is waited for. A ring that is
+    /// missed costs a pause.
+    pub fn all_are_back(&self) {
+        if self.rounds.is_gathering.load(SeqCst) {
+            (self.bells.sync)();
+        }
     }
 
     /// Appends from now on ring no bell for the one who syncs.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::disk::{LogFile, Piece, WalDisk};
+use super::disk::{Fill, LogFile, Piece, WalDisk};
 use super::error::{DiskError, Doing};
 
 /// The disk.
@@ -292,7 +292,7 @@ impl WalDisk for SimDisk {
         Ok(Arc::new(SimFile { disk, id, number, name: name.to_owned() }))
     }
 
-    fn create(&self, file: &str, bytes: u64) -> Result<(), DiskError> {
+    fn create(&self, file: &str, bytes: u64, _: Fill) -> Result<(), DiskError> {
         let mut state = self.0.lock();
         state.call(Doing::Create, file)?;
         let used: u64 = state.names.values().map(|id| state.files[id].now.len() as u64).sum();

@@ -333,9 +333,11 @@ impl<F: LogFile> Wal<F> {
         let previous = pool.newest(lane);
         let head = self.head(lane, state, previous, (place.file.number(), place.chunk));
         pool.hold(lane, Held { file: head.file, start: head.start });
+        let is_ready = place.is_ready;
         let next = Open::begin(place, &head, self.rounds_begun());
-        if let Some(part) = state.open.as_ref().and_then(|before| next.begun_after(before)) {
-            pool.rush(part);
+        if state.open.as_ref().is_some_and(|before| next.is_hurried_after(before)) {
+            pool.rush(next.first_windows(is_ready));
+            pool.rush_next();
         }
         let is_short = pool.is_short();
         drop(pool);

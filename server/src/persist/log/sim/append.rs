@@ -6,7 +6,7 @@
 use super::super::error::{DiskError, Doing};
 use super::{SECTOR_BYTES, SimDisk, error};
 use crate::persist::checkpoint::{CheckpointDisk, PartFile};
-use crate::persist::log::WalDisk;
+use crate::persist::log::{Fill, WalDisk};
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl CheckpointDisk for SimDisk {
     }
 
     fn create(&self, file: &str) -> Result<SimNewFile, DiskError> {
-        WalDisk::create(self, file, 0)?;
+        WalDisk::create(self, file, 0, Fill::Written)?;
         let id = self.0.lock().id(Doing::Create, file)?;
         Ok(SimNewFile { disk: self.clone(), id, name: file.to_owned() })
     }

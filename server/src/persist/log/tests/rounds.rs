@@ -136,7 +136,7 @@ fn what_waited_wakes_who_syncs_while_a_round_is_owed() {
 fn windows_are_made_ready_for_lanes_that_fill_them_between_two_rounds() {
     const WINDOW: u64 = super::super::lane::WINDOW_BYTES as u64;
     let disk = SimDisk::new(1);
-    let sizes = Sizes { chunk_bytes: 1 << 20, chunks: 4 };
+    let sizes = Sizes { chunk_bytes: 4 * WINDOW as u32, chunks: 8 };
     let options = Options { sizes, ..options(1, 1) };
     let mut log = open(&disk, Trust::ProcessDied, options).expect("opens");
     log.keeper.tend().expect("tends");
@@ -145,7 +145,7 @@ fn windows_are_made_ready_for_lanes_that_fill_them_between_two_rounds() {
     let mut fill = |log: &mut Opened| {
         for _ in 0..16 {
             n += 1;
-            log.append(0, n, 16 * 1024 - RECORD_HEADER_BYTES);
+            log.append(0, n, WINDOW as usize / 16 - RECORD_HEADER_BYTES);
         }
         log.keeper.tend().expect("tends");
         let window = |(file, offset, bytes): (String, u64, usize)| {
@@ -157,8 +157,11 @@ fn windows_are_made_ready_for_lanes_that_fill_them_between_two_rounds() {
     assert_eq!(fill(&mut log), [(2, 1)]);
     assert_eq!(fill(&mut log), [(3, 1)]);
     assert_eq!(fill(&mut log), [], "the chunk ends there");
-    assert_eq!(fill(&mut log), [(4, 2)], "the next one is begun");
+    let ahead = [(8, 1), (12, 1), (16, 1), (20, 1)];
+    assert_eq!(fill(&mut log), [&[(4, 2)], &ahead[..]].concat(), "the next one, and those behind");
     log.wal().sync_round().expect("syncs");
     assert_eq!(fill(&mut log), [], "a round came between");
     assert_eq!(fill(&mut log), [(7, 1)]);
+    assert_eq!(fill(&mut log), []);
+    assert_eq!(fill(&mut log), [(9, 1), (24, 1)], "its first window was ready, one more is");
 }
