@@ -5,16 +5,22 @@
 //! The first byte of the input says what the rest is.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use libfuzzer_sys::fuzz_target;
 use slotd::persist::checkpoint::Checkpoint;
 use slotd::persist::log::Ids;
 use slotd::persist::log::sim::SimDisk;
 use slotd::persist::recovery::Loader;
-use slotd::slot::Rooms;
 use slotd::slot::room::Chores;
+use slotd::slot::{Op, Rooms};
 use slotd::store::object::Object;
 use slotd::store::table::Table;
-use slots::{NodeId, SlotId, StoreId};
+use slotd::stream::chunk::Chunk;
+use slots::{Epoch, NodeId, OpIndex, SlotId, StoreId};
+
+/// Making 16,384 rooms for each input would be most of the work.
+static ROOMS: LazyLock<Rooms> = LazyLock::new(|| Rooms::new(Box::new(NoChores)));
 
 struct NoChores;
 
@@ -26,6 +32,7 @@ impl Chores for NoChores {
 
 fuzz_target!(|input: &[u8]| {
     let [choice, rest @ ..] = input else { return };
+    let (choice, is_loaded) = (choice & 127, choice & 128 != 0);
     match choice % 4 {
         0 => {
             let disk = SimDisk::new(0);
@@ -36,26 +43,41 @@ fuzz_target!(|input: &[u8]| {
             manifest.extend_from_slice(&rest[len..]);
             put_sum(&mut manifest, 0);
             disk.put("manifest", &manifest);
-            load(disk);
+            load(disk, is_loaded);
         }
-        1 => load(disk_with(&[], rest)),
-        2 => load(disk_with(rest, &entry(rest.len(), choice / 4))),
+        1 => load(disk_with(&[], rest), is_loaded),
+        2 => load(disk_with(rest, &entry(rest.len(), choice / 4)), is_loaded),
         _ => {
             let chunk = [&chunk_head(choice / 4)[..], rest].concat();
             let frames = frame(&chunk);
-            load(disk_with(&frames, &entry(frames.len(), 1)));
+            load(disk_with(&frames, &entry(frames.len(), 1)), is_loaded);
         }
     }
 });
 
-fn load(disk: SimDisk) {
+/// Reads it all; loads it, too, if asked: that takes a hundred times as long.
+fn load(disk: SimDisk, is_loaded: bool) {
     let ids = Ids { node: NodeId::from_bytes([0; 20]), store: StoreId::from_bytes([0; 16]) };
     let Ok(Some(checkpoint)) = Checkpoint::find(disk, ids) else { return };
-    let rooms = Rooms::new(Box::new(NoChores));
-    let (loader, mut buffer) = (Loader::new(&rooms, 0), Vec::new());
+    let mut buffer = Vec::new();
+    for entry in checkpoint.slots() {
+        let mut chunks = checkpoint.chunks(entry, &mut buffer);
+        while let Ok(Some((_, chunk))) = chunks.next_chunk() {
+            let _ = Chunk::read(chunk).and_then(|chunk| chunk.check());
+        }
+    }
+    if !is_loaded {
+        return;
+    }
+    let loader = Loader::new(&ROOMS, 0);
     for entry in checkpoint.slots() {
         let _ = loader.slot(&checkpoint, entry, &mut buffer);
         assert!(buffer.len() as u64 <= entry.bytes, "{} bytes of {entry:?}", buffer.len());
+    }
+    for entry in checkpoint.slots() {
+        let mut room = ROOMS.replay(entry.slot, 0);
+        room.apply(Op::Flush);
+        room.set_place(Epoch(0), OpIndex(0));
     }
 }
 
