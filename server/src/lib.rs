@@ -31,6 +31,7 @@ pub mod metrics;
 pub mod node;
 pub mod peer;
 pub mod persist;
+pub mod replication;
 pub mod resp;
 pub mod session;
 pub mod slot;
