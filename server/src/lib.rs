@@ -11,6 +11,7 @@
 //!                                                 |
 //!   stream: op groups, snapshots, the sink  <-----+ what a slot's log, copy or move is made of
 //!
+//!   replication: who has copies of a slot and counts      migration: a move, step by step
 //!   io/peer --> peer: frames, greetings and calls between nodes; control talks through it
 //!
 //!   config: one declaration per option      resp: bytes <-> requests and replies
@@ -28,9 +29,11 @@ pub mod gate;
 pub mod io;
 pub mod manual;
 pub mod metrics;
+pub mod migration;
 pub mod node;
 pub mod peer;
 pub mod persist;
+pub mod replication;
 pub mod resp;
 pub mod session;
 pub mod slot;

@@ -22,7 +22,7 @@ const TEXT_KINDS: [&str; 8] = ["rs", "md", "toml", "py", "sh", "yaml", "yml", "t
 
 /// What each module of the server may use of the others; its own parts are always allowed.
 /// A name with `::` allows that part only, `*` everything. `server/src/lib.rs` draws the picture.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     ("resp", &["store::number"]),
     ("gate", &[]),
     ("metrics", &[]),
@@ -34,6 +34,8 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("control", &["slot", "config", "metrics", "peer", "vital"]),
     ("peer", &["config", "metrics"]),
     ("persist", &["config", "control::startup", "slot", "stream"]),
+    ("replication", &[]),
+    ("migration", &["replication"]),
     ("command", &["control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("session", &["command", "control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("expiry", &["command", "slot", "store", "config", "metrics"]),
