@@ -34,7 +34,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("control", &["slot", "config", "metrics", "peer", "vital"]),
     ("peer", &["config", "metrics"]),
     ("persist", &["config", "control::startup", "slot", "stream"]),
-    ("command", &["control", "slot", "store", "resp", "gate", "config", "metrics"]),
+    ("command", &["control", "slot", "stream", "store", "resp", "gate", "config", "metrics"]),
     ("session", &["command", "control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("expiry", &["command", "slot", "store", "config", "metrics"]),
     ("announce", &["config"]),
