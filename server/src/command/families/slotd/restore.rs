@@ -194,3 +194,6 @@ fn has_keys(slot: SlotId, keys: usize) -> CommandError {
         slot.number()
     ))
 }
+
+#[cfg(test)]
+mod tests;
