@@ -15,7 +15,6 @@ use crate::backup::rounds::{Holder, Queue, ROUNDS_MAX, Round, Tally};
 use crate::edge::{self, Bar, Deadline};
 use crate::exit::{Exit, Failure};
 use crate::names;
-use crate::render::count;
 use crate::request::Request;
 
 /// Between two rounds: a new owner is found within seconds.
@@ -29,6 +28,8 @@ pub(super) struct Found {
     pub(super) status: Status,
     /// Those that own slots, as each says of itself.
     pub(super) holders: Vec<Holder>,
+    /// Those that own slots and gave no answer, with the reason.
+    silent: Vec<String>,
 }
 
 impl Found {
@@ -57,27 +58,23 @@ pub(super) fn named(slots: &[SlotRanges]) -> SlotRanges {
 }
 
 impl Session {
-    /// Asks every node what it holds. One that owns slots and does not answer ends it.
+    /// Asks every node what it holds.
     pub(super) fn find_holders(&mut self) -> Result<Found, Failure> {
         let status = self.cluster.status()?;
         let heard = self.cluster.ask_each::<BackupSlots>(&status, &Request::BackupSlots);
-        let mut holders = Vec::new();
+        let (mut holders, mut silent) = (Vec::new(), Vec::new());
         for (node, (_, answer)) in status.nodes.iter().zip(heard) {
             let name = names::shown(node).to_owned();
             let endpoint = self.cluster.endpoint_of(&node.client);
             match (answer, endpoint) {
                 (Ok(slots), Some(endpoint)) => holders.push(Holder { name, endpoint, slots }),
                 (Err(why), _) if node.slot_count > 0 => {
-                    let slots = count(node.slot_count as usize, "slot");
-                    return Err(Failure::new(
-                        Exit::Unreachable,
-                        format!("{name} owns {slots} and gives no answer: {why}"),
-                    ));
+                    silent.push(format!("{name} gives no answer: {why}"));
                 }
                 _ => {}
             }
         }
-        Ok(Found { status, holders })
+        Ok(Found { status, holders, silent })
     }
 
     /// Looks who holds what until every one of these slots has an owner that says so.
@@ -94,10 +91,14 @@ impl Session {
                 if orphans.is_empty() {
                     return Ok(found);
                 }
-                return Err(Failure::refused(format!(
-                    "no node serves slots {orphans}: `slotctl slots` shows whose they are; \
-                     nothing was done"
-                )));
+                let silent = found.silent.iter().map(|why| format!("; {why}")).collect::<String>();
+                return Err(Failure::new(
+                    Exit::Unreachable,
+                    format!(
+                        "no node serves slots {orphans}: `slotctl slots` shows whose they \
+                         are{silent}; nothing was done"
+                    ),
+                ));
             }
             rounds += 1;
             Deadline::after(PAUSE * 2).pause(PAUSE);

@@ -218,7 +218,10 @@ fn as_many_as_may_be_are_open_and_idle_ones_go() {
     let mut node = filled(20);
     let slot = slot_word();
     let mut open = |verb: &str, slot: &str| {
-        text(call(&mut node, &["SLOTD", verb, "BEGIN", slot, "REPLACE"][..5 - usize::from(verb == "BACKUP")]))
+        text(call(
+            &mut node,
+            &["SLOTD", verb, "BEGIN", slot, "REPLACE"][..5 - usize::from(verb == "BACKUP")],
+        ))
     };
     for number in 0..BACKUP_STREAMS_MAX {
         let said = open("BACKUP", &(number % 8).to_string());
