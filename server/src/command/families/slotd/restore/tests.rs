@@ -66,9 +66,12 @@ fn give(node: &mut TestNode, frames: &[Vec<u8>], more: &[&str]) -> String {
     id
 }
 
+/// So that digests can be asked for.
+const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
+
 /// A node with so many keys in the slot, one that ends and a large hash among them.
 fn filled(keys: usize) -> TestNode {
-    let mut node = TestNode::new(&[]);
+    let mut node = TestNode::new(&DEBUG);
     for number in 0..keys - 2 {
         call(&mut node, &["SET", &format!("{{w}}{number}"), "value"]);
     }
@@ -85,7 +88,7 @@ fn digest(node: &mut TestNode) -> Vec<u8> {
 
 #[test]
 fn a_slot_goes_out_and_comes_in_elsewhere_in_steps() {
-    let (mut from, mut into) = (filled(1_500), TestNode::new(&[]));
+    let (mut from, mut into) = (filled(1_500), TestNode::new(&DEBUG));
     let frames = backup(&mut from);
     assert!(frames.len() > 3, "some chunks and the end");
     let listed = call(&mut from, &["SLOTD", "BACKUP", "SLOTS"]);
@@ -109,7 +112,7 @@ fn a_slot_goes_out_and_comes_in_elsewhere_in_steps() {
 
 #[test]
 fn a_slot_with_keys_is_refused_or_replaced() {
-    let (mut from, mut into) = (filled(20), TestNode::new(&[]));
+    let (mut from, mut into) = (filled(20), TestNode::new(&DEBUG));
     let frames = backup(&mut from);
     call(&mut into, &["SET", "{w}own", "value"]);
     let slot = slot_word();
@@ -121,7 +124,7 @@ fn a_slot_with_keys_is_refused_or_replaced() {
     assert_eq!(digest(&mut into), digest(&mut from));
 
     // Keys that came after it was begun.
-    let mut late = TestNode::new(&[]);
+    let mut late = TestNode::new(&DEBUG);
     let id = give(&mut late, &frames, &[]);
     call(&mut late, &["SET", "{w}own", "value"]);
     let refused = text(call(&mut late, &["SLOTD", "RESTORE", "COMMIT", &id]));
@@ -132,7 +135,7 @@ fn a_slot_with_keys_is_refused_or_replaced() {
 
 #[test]
 fn a_slot_without_keys_empties_one_that_has_some() {
-    let (mut from, mut into) = (TestNode::new(&[]), filled(20));
+    let (mut from, mut into) = (TestNode::new(&DEBUG), filled(20));
     let frames = backup(&mut from);
     assert_eq!(frames.len(), 1);
     let id = give(&mut into, &frames, &["REPLACE"]);
@@ -142,7 +145,7 @@ fn a_slot_without_keys_empties_one_that_has_some() {
 
 #[test]
 fn what_clients_write_meanwhile_stays_and_what_has_expired_does_not_come() {
-    let (mut from, mut into) = (filled(1_500), TestNode::new(&[]));
+    let (mut from, mut into) = (filled(1_500), TestNode::new(&DEBUG));
     let frames = backup(&mut from);
     let id = give(&mut into, &frames, &[]);
     commit(&mut into, &id);
@@ -164,7 +167,7 @@ fn what_clients_write_meanwhile_stays_and_what_has_expired_does_not_come() {
 
 #[test]
 fn a_bad_frame_ends_the_restore_and_harms_nothing() {
-    let (mut from, mut into) = (filled(1_500), TestNode::new(&[]));
+    let (mut from, mut into) = (filled(1_500), TestNode::new(&DEBUG));
     let frames = backup(&mut from);
     let mut broken = frames.clone();
     broken[1].truncate(broken[1].len() - 1);
@@ -245,7 +248,7 @@ fn as_many_as_may_be_are_open_and_idle_ones_go() {
 
 #[test]
 fn frames_and_steps_wait_for_the_log_as_reads_and_writes_do() {
-    let (mut from, mut into) = (filled(20), TestNode::new(&[]));
+    let (mut from, mut into) = (filled(20), TestNode::new(&DEBUG));
     let frames = backup(&mut from);
     let slot = slot_of(b"{w}");
     from.node.promises.activate();
