@@ -1,21 +1,27 @@
 //! Whatever is written between the pieces, the section ends in the slot as it stood at its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use slots::{Epoch, slot_of};
 
 use super::*;
 use crate::command::Rng;
 use crate::slot::{Admit, Ownership, Patience, Stage};
+use crate::store::limits::Limits;
 use crate::store::table::ScanPos;
+use crate::stream::Sink;
 use crate::stream::chunk::Chunk;
 use crate::stream::section::{Arrival, BadFrame};
 use crate::stream::sink::Mismatch;
-use crate::stream::tests::{Shown, Tape, bare_rooms, dump};
+use crate::stream::tests::{Group, Shown, Tape, bare_rooms, dump};
 use crate::testing::{START_MS, TestNode};
 
 const SMALL: Budget = Budget { entries: 3, bytes: 120 };
+
+/// Small forms, so that some values grow out of them.
+const OPTIONS: [&str; 2] = ["--hash-max-listpack-entries", "4"];
 
 /// What is written between two pieces, by dice.
 struct Writers {
@@ -25,9 +31,7 @@ struct Writers {
 
 impl Writers {
     fn new(seed: u64) -> Writers {
-        // Small forms, so that some values grow out of them.
-        let node = TestNode::new(&["--hash-max-listpack-entries", "4"]);
-        let mut writers = Writers { node, dice: Rng::seeded(seed) };
+        let mut writers = Writers { node: TestNode::new(&OPTIONS), dice: Rng::seeded(seed) };
         // Somebody waits: what a push gives it is popped in the same group.
         writers.say(2, "BLPOP {w}queue 0");
         (0..40).for_each(|_| writers.write());
@@ -39,49 +43,49 @@ impl Writers {
         self.node.call(client, &words);
     }
 
-    fn key(&mut self) -> String {
-        format!("{{w}}{}", self.dice.below(24))
-    }
-
     fn write(&mut self) {
-        let (key, other, number) = (self.key(), self.key(), self.dice.below(1000));
-        let line = match self.dice.below(26) {
-            0..=2 => format!("SET {key} value:{number}"),
-            3 => format!("SET {key} {} PX {}", "v".repeat(number % 90), 1 + number % 40),
-            4 => format!("APPEND {key} {number}"),
-            5 => format!("SETRANGE {key} {} x", number % 200),
-            6 => format!("DEL {key}"),
-            7..=9 => format!("RENAME {key} {other}"),
-            10 => format!("HSET {key} f{} {number}", number % 9),
-            11 => format!("HDEL {key} f{} f{}", number % 9, number % 7),
-            12 => format!("RPUSH {key} {number} more"),
-            13 => format!("LPOP {key}"),
-            14 => format!("LSET {key} 0 {number}"),
-            15 => format!("SADD {key} m{number} {number}"),
-            16 => format!("SPOP {key}"),
-            17 => format!("ZADD {key} {number} m{}", number % 7),
-            18 => format!("ZPOPMIN {key}"),
-            19 => format!("PEXPIRE {key} {}", 1 + number % 50),
-            20 => format!("COPY {key} {other} REPLACE"),
-            21 => format!("RPUSH {{w}}queue {number}"),
-            22 => "BLPOP {w}queue 0".to_owned(),
-            23 => return self.transact(&key, &other),
-            24 if number < 200 => "FLUSHALL".to_owned(),
-            _ => {
-                self.node.advance(number as u64 % 12);
-                format!("GET {key}")
-            }
-        };
-        self.say(if line.starts_with("BLPOP") { 2 } else { 1 }, &line);
+        for line in lines(&mut self.dice) {
+            self.say(if line.starts_with("BLPOP") { 2 } else { 1 }, &line);
+        }
+        if self.dice.below(20) == 0 {
+            self.node.advance(self.dice.below(12) as u64);
+        }
     }
+}
 
-    fn transact(&mut self, key: &str, other: &str) {
-        self.say(1, "MULTI");
-        self.say(1, &format!("RENAME {key} {other}"));
-        self.say(1, &format!("SET {key} again"));
-        self.say(1, &format!("DEL {other}"));
-        self.say(1, "EXEC");
-    }
+/// A command, or a transaction, of any kind that changes keys.
+fn lines(dice: &mut Rng) -> Vec<String> {
+    let (key, other) = (format!("{{w}}{}", dice.below(24)), format!("{{w}}{}", dice.below(24)));
+    let number = dice.below(1000);
+    let line = match dice.below(26) {
+        0..=2 => format!("SET {key} value:{number}"),
+        3 => format!("SET {key} {} PX {}", "v".repeat(number % 90), 1 + number % 40),
+        4 => format!("APPEND {key} {number}"),
+        5 => format!("SETRANGE {key} {} x", number % 200),
+        6 => format!("DEL {key}"),
+        7..=9 => format!("RENAME {key} {other}"),
+        10 => format!("HSET {key} f{} {number}", number % 9),
+        11 => format!("HDEL {key} f{} f{}", number % 9, number % 7),
+        12 => format!("RPUSH {key} {number} more"),
+        13 => format!("LPOP {key}"),
+        14 => format!("LSET {key} 0 {number}"),
+        15 => format!("SADD {key} m{number} {number}"),
+        16 => format!("SPOP {key}"),
+        17 => format!("ZADD {key} {number} m{}", number % 7),
+        18 => format!("ZPOPMIN {key}"),
+        19 => format!("PEXPIRE {key} {}", 1 + number % 50),
+        20 => format!("COPY {key} {other} REPLACE"),
+        21 => format!("RPUSH {{w}}queue {number}"),
+        22 => "BLPOP {w}queue 0".to_owned(),
+        23 => {
+            let rename = format!("RENAME {key} {other}");
+            let (set, delete) = (format!("SET {key} again"), format!("DEL {other}"));
+            return vec!["MULTI".to_owned(), rename, set, delete, "EXEC".to_owned()];
+        }
+        24 if number < 200 => "FLUSHALL".to_owned(),
+        _ => format!("GET {key}"),
+    };
+    vec![line]
 }
 
 /// A section as it was carried, and the keys there were at its end.
@@ -115,8 +119,7 @@ fn carry(writers: &mut Writers) -> Carried {
 /// What a live room holds after the section went through a stage into it.
 fn restored(frames: &[Vec<u8>]) -> Result<BTreeMap<Vec<u8>, Shown>, BadFrame> {
     let (rooms, slot) = (bare_rooms(), slot_of(b"{w}"));
-    let live = crate::store::limits::Limits { hash_max_entries: 4, ..Default::default() };
-    rooms.set_limits(live);
+    rooms.set_limits(Limits { hash_max_entries: 4, ..Limits::default() });
     let (mut stage, mut arrival) = (Stage::new(slot), Arrival::new(slot));
     for frame in frames {
         arrival.frame(frame, &mut stage.enter(&rooms, START_MS))?;
@@ -136,7 +139,7 @@ fn restored(frames: &[Vec<u8>]) -> Result<BTreeMap<Vec<u8>, Shown>, BadFrame> {
         taken.into_iter().for_each(|staged| staged.put(&mut owned));
     }
     assert_eq!((stage.keys(), stage.bytes()), (0, 0));
-    assert_eq!(rooms.totals.keys.load(std::sync::atomic::Ordering::Relaxed) as u64, end.keys);
+    assert_eq!(rooms.totals.keys.load(Ordering::Relaxed) as u64, end.keys);
     Ok(dump(&rooms, slot))
 }
 
@@ -155,6 +158,76 @@ fn a_section_is_the_slot_at_its_end_whatever_is_written_meanwhile() {
         groups += carried.frames.iter().filter(|frame| frame[0] == 2).count();
     }
     assert!(groups > 1_000, "hardly anything was written meanwhile: {groups}");
+}
+
+/// The slot as its journal makes it.
+struct Replayed {
+    tape: Arc<Tape>,
+    rooms: Rooms,
+    sink: Sink,
+    /// Not replayed yet.
+    waiting: VecDeque<Group>,
+}
+
+impl Replayed {
+    fn new(tape: Arc<Tape>) -> Replayed {
+        let (rooms, sink) = (bare_rooms(), Sink::whole(slot_of(b"{w}"), OpIndex(0)));
+        rooms.set_limits(Limits { hash_max_entries: 4, ..Limits::default() });
+        Replayed { tape, rooms, sink, waiting: VecDeque::new() }
+    }
+
+    fn up_to(&mut self, end: OpIndex) -> BTreeMap<Vec<u8>, Shown> {
+        let slot = slot_of(b"{w}");
+        self.waiting.extend(self.tape.take().into_iter().filter(|group| group.slot == slot));
+        while self.waiting.front().is_some_and(|group| group.index <= end)
+            && let Some(group) = self.waiting.pop_front()
+        {
+            let mut room = self.rooms.replay(slot, START_MS);
+            let given = self.sink.group(group.epoch, group.index, &group.bytes, &mut room);
+            given.expect("the next one");
+        }
+        dump(&self.rooms, slot)
+    }
+}
+
+#[test]
+fn a_section_is_the_slot_at_its_end_while_threads_write() {
+    let (mut node, tape) = (TestNode::new(&OPTIONS), Arc::new(Tape::default()));
+    node.node.rooms.set_journal(tape.clone(), put_op);
+    let (state, slot, ends) = (node.node.clone(), slot_of(b"{w}"), AtomicBool::new(false));
+    let mut clients = [node.lend(1), node.lend(2)];
+    let (mut expected, mut groups) = (Replayed::new(tape), 0);
+    std::thread::scope(|scope| {
+        for (seed, client) in clients.iter_mut().enumerate() {
+            let (mut dice, ends) = (Rng::seeded(seed as u64), &ends);
+            scope.spawn(move || {
+                while !ends.load(Ordering::SeqCst) {
+                    let lines = lines(&mut dice);
+                    for line in lines.iter().filter(|line| !line.starts_with("BLPOP")) {
+                        client.send(format!("{line}\r\n").as_bytes());
+                    }
+                }
+            });
+        }
+        for _ in 0..300 {
+            let mut source = Source::begin(&state.rooms, slot).expect("one reader");
+            let mut frames = Vec::new();
+            let end = loop {
+                let mut frame = vec![0];
+                let piece = source.next(&state.rooms, SMALL, &mut frame).expect("it stays");
+                frame[0] = piece.kind();
+                groups += usize::from(frame[0] == 2);
+                frames.push(frame);
+                if let Piece::End(end) = piece {
+                    break end;
+                }
+            };
+            let got = restored(&frames).unwrap_or_else(|bad| panic!("{bad}"));
+            assert_eq!(got, expected.up_to(end.index));
+        }
+        ends.store(true, Ordering::SeqCst);
+    });
+    assert!(groups > 0, "nothing was written meanwhile");
 }
 
 #[test]
