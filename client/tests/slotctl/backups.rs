@@ -162,7 +162,7 @@ fn a_slot_that_went_elsewhere_is_taken_in_another_round() {
     let (folder, nodes) = (Folder::new(), nodes(Ways { first: Some("MOVED 5 h:1"), ..WELL }));
     let ended = slotctl(&["backup", folder.path()]).at(&nodes[0]).end();
     assert_eq!(ended.exit, 0, "{}", ended.err);
-    assert_eq!(folder.files(), ["000000.part", "manifest.json"]);
+    assert_eq!(folder.files(), ["000001.part", "manifest.json"]);
 }
 
 #[test]

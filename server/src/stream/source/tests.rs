@@ -116,16 +116,24 @@ fn carry(writers: &mut Writers) -> Carried {
     }
 }
 
+/// A stage with what the frames hold.
+fn arrived(frames: &[Vec<u8>], rooms: &Rooms) -> Result<Stage, BadFrame> {
+    let slot = slot_of(b"{w}");
+    let (stage, mut arrival) = (Stage::new(slot), Arrival::new(slot));
+    for frame in frames {
+        arrival.frame(frame, &mut stage.enter(rooms, START_MS))?;
+    }
+    let end = arrival.end().expect("the last frame was an end");
+    assert_eq!(stage.keys(), end.keys);
+    Ok(stage)
+}
+
 /// What a live room holds after the section went through a stage into it.
 fn restored(frames: &[Vec<u8>]) -> Result<BTreeMap<Vec<u8>, Shown>, BadFrame> {
     let (rooms, slot) = (bare_rooms(), slot_of(b"{w}"));
     rooms.set_limits(Limits { hash_max_entries: 4, ..Limits::default() });
-    let (mut stage, mut arrival) = (Stage::new(slot), Arrival::new(slot));
-    for frame in frames {
-        arrival.frame(frame, &mut stage.enter(&rooms, START_MS))?;
-    }
-    let end = arrival.end().expect("the last frame was an end");
-    assert_eq!(stage.keys(), end.keys);
+    let mut stage = arrived(frames, &rooms)?;
+    let keys = stage.keys();
     assert!(rooms.looks_empty(slot) && stage.is_of_one_slot());
     rooms.install(slot, Ownership::Owned, Epoch(1));
     loop {
@@ -139,7 +147,7 @@ fn restored(frames: &[Vec<u8>]) -> Result<BTreeMap<Vec<u8>, Shown>, BadFrame> {
         taken.into_iter().for_each(|staged| staged.put(&mut owned));
     }
     assert_eq!((stage.keys(), stage.bytes()), (0, 0));
-    assert_eq!(rooms.totals.keys.load(Ordering::Relaxed) as u64, end.keys);
+    assert_eq!(rooms.totals.keys.load(Ordering::Relaxed) as u64, keys);
     Ok(dump(&rooms, slot))
 }
 
@@ -257,14 +265,14 @@ fn a_section_that_is_cut_or_mixed_up_is_refused() {
 fn frames_of_any_bytes_do_no_harm() {
     let mut writers = Writers::new(11);
     let Carried { frames, .. } = carry(&mut writers);
-    let mut dice = Rng::seeded(3);
+    let (rooms, mut dice) = (bare_rooms(), Rng::seeded(3));
     for _ in 0..3_000 {
         let mut broken = frames.clone();
         let at = dice.below(broken.len());
         let place = dice.below(broken[at].len());
         broken[at][place] ^= 1 << dice.below(8);
         // Refused, or another value in a key: a checksum is not this one's work.
-        let _ = restored(&broken);
+        let _ = arrived(&broken, &rooms);
     }
 }
 

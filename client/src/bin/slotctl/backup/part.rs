@@ -17,8 +17,8 @@ use super::manifest::{BACKUP_FORMAT, Section};
 pub(crate) const HEADER_BYTES: usize = 16;
 /// Bytes before a frame.
 pub(crate) const FRAME_HEAD_BYTES: usize = 12;
-/// Longest frame, bytes: what a node takes as one word.
-pub(crate) const FRAME_BYTES_MAX: usize = 512 << 20;
+/// Longest frame with its head, bytes: what a node takes as one word.
+const FRAME_BYTES_MAX: u64 = 512 << 20;
 
 const MAGIC: &[u8; 8] = b"SLOTBKUP";
 const SUMMED_BYTES: usize = 8;
@@ -92,7 +92,7 @@ impl<'a, R: Read> Frames<'a, R> {
         self.fill(&mut head)?;
         let word = |at: usize| [head[at], head[at + 1], head[at + 2], head[at + 3]];
         let length = u64::from(u32::from_le_bytes(word(0)));
-        let left = section.bytes - self.read.min(section.bytes);
+        let left = (section.bytes - self.read).min(FRAME_BYTES_MAX);
         if length == 0 || length + FRAME_HEAD_BYTES as u64 > left {
             let expected = format!("a frame of 1 to {left} bytes");
             return Err(self.damage(expected, format!("one of {length} bytes")));

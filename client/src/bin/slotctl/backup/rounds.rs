@@ -80,15 +80,6 @@ impl Holder {
     }
 }
 
-/// The nodes of a round, each with the slots that are to be carried there.
-#[derive(Debug, Default)]
-pub(crate) struct Round {
-    /// By node.
-    pub(crate) queues: Vec<Queue>,
-    /// Slots that nobody says to own.
-    pub(crate) orphans: SlotRanges,
-}
-
 /// Slots of one node, taken by its threads.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -106,25 +97,21 @@ impl Queue {
     }
 }
 
-impl Round {
-    /// Where each of these slots is carried.
-    pub(crate) fn of(holders: &[Holder], slots: &BTreeSet<SlotId>) -> Round {
-        let owned: Vec<SlotRanges> = holders.iter().map(Holder::owned).collect();
-        let mut waiting: BTreeMap<usize, VecDeque<SlotId>> = BTreeMap::new();
-        let mut orphans = SlotRanges::new();
-        for slot in slots {
-            // Where two say so one of them does not know yet: it answers MOVED.
-            match owned.iter().position(|owned| owned.contains(*slot)) {
-                Some(node) => waiting.entry(node).or_default().push_back(*slot),
-                None => orphans.insert(*slot),
-            }
+/// Where each of these slots is carried; those that nobody owns wait for another round.
+pub(crate) fn queues(holders: &[Holder], slots: &BTreeSet<SlotId>) -> Vec<Queue> {
+    let owned: Vec<SlotRanges> = holders.iter().map(Holder::owned).collect();
+    let mut waiting: BTreeMap<usize, VecDeque<SlotId>> = BTreeMap::new();
+    for slot in slots {
+        // Where two say so one of them does not know yet: it answers MOVED.
+        if let Some(node) = owned.iter().position(|owned| owned.contains(*slot)) {
+            waiting.entry(node).or_default().push_back(*slot);
         }
-        let queue = |(node, waiting): (usize, VecDeque<SlotId>)| {
-            let Holder { name, endpoint, .. } = holders[node].clone();
-            Queue { name, endpoint, waiting: Mutex::new(waiting) }
-        };
-        Round { queues: waiting.into_iter().map(queue).collect(), orphans }
     }
+    let queue = |(node, waiting): (usize, VecDeque<SlotId>)| {
+        let Holder { name, endpoint, .. } = holders[node].clone();
+        Queue { name, endpoint, waiting: Mutex::new(waiting) }
+    };
+    waiting.into_iter().map(queue).collect()
 }
 
 /// How far all threads are.
@@ -186,14 +173,14 @@ mod tests {
     fn slots_go_to_their_owners_and_those_of_nobody_wait() {
         let slots: SlotRanges = "3-5,9,12".parse().expect("slots");
         let slots = slots.iter().collect();
-        let round = Round::of(&[holder("a", "0-4"), holder("b", "5-9"), holder("c", "")], &slots);
+        let holders = [holder("a", "0-4"), holder("b", "5-9"), holder("c", "")];
+        let queues = queues(&holders, &slots);
         let taken = |queue: &Queue| {
             let slots: SlotRanges = std::iter::from_fn(|| queue.next()).collect();
             format!("{} {slots}", queue.name)
         };
-        let queues: Vec<String> = round.queues.iter().map(taken).collect();
+        let queues: Vec<String> = queues.iter().map(taken).collect();
         assert_eq!(queues, ["a 3-4", "b 5,9"]);
-        assert_eq!(round.orphans.to_string(), "12");
     }
 
     #[test]

@@ -146,6 +146,10 @@ impl PartWriter<'_> {
 
     fn end_part(&mut self) -> io::Result<()> {
         let Some(mut part) = self.open.take() else { return Ok(()) };
+        if part.bytes == HEADER_BYTES as u64 {
+            // Its only section came to nothing.
+            return fs::remove_file(self.folder.path.join(&part.name));
+        }
         part.file.flush()?;
         part.file.get_ref().sync_all()?;
         self.done.push(PartEntry { file: part.name, bytes: part.bytes });

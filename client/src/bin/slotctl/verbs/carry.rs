@@ -11,7 +11,7 @@ use slots::admin::{BackupSlots, Status};
 use slots::{SlotId, SlotRanges};
 
 use super::Session;
-use crate::backup::rounds::{Holder, Queue, ROUNDS_MAX, Round, Tally};
+use crate::backup::rounds::{self, Holder, Queue, ROUNDS_MAX, Tally};
 use crate::edge::{self, Bar, Deadline};
 use crate::exit::{Exit, Failure};
 use crate::names;
@@ -125,7 +125,7 @@ impl Session {
                 Deadline::after(PAUSE * 2).pause(PAUSE);
             }
             let Ok(found) = self.find_holders() else { continue };
-            let queues = Round::of(&found.holders, &left).queues;
+            let queues = rounds::queues(&found.holders, &left);
             let threads: Vec<&Queue> =
                 queues.iter().flat_map(|queue| [queue; STREAMS_PER_NODE]).collect();
             let ended = edge::work_all(

@@ -19,7 +19,7 @@ use crate::backup::part::ReadError;
 use crate::backup::rounds::{Queue, Setback, Tally};
 use crate::cluster::Door;
 use crate::confirm::Question;
-use crate::edge::{self, Bar, Connection, Quiet, folder};
+use crate::edge::{Bar, Connection, Quiet, folder};
 use crate::exit::{Exit, Failure};
 use crate::plan::Plan;
 use crate::render::{count, moment, short_slots};

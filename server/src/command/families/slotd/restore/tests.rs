@@ -170,7 +170,7 @@ fn a_bad_frame_ends_the_restore_and_harms_nothing() {
     let (mut from, mut into) = (filled(1_500), TestNode::new(&DEBUG));
     let frames = backup(&mut from);
     let mut broken = frames.clone();
-    broken[1].truncate(broken[1].len() - 1);
+    broken[1].pop();
     for (given, why) in [
         (&broken, "broken bytes"),
         (&frames[1..].to_vec(), "a part of the slot is missing"),
