@@ -9,7 +9,8 @@
 //!                            |                    ^
 //!   slots (the table) --> control (its log) ------+ admission words: who owns what
 //!                                                 |
-//!   stream: op groups, snapshots, the sink  <-----+ what a slot's log, copy or move is made of
+//!   stream: op groups, snapshots, the sink  <-----+ what a slot's log, copy or move is made of;
+//!                                                   command hands it to backups, and takes it
 //!
 //!   replication: who has copies of a slot and counts      migration: a move, step by step
 //!   io/peer --> peer: frames, greetings and calls between nodes; control talks through it

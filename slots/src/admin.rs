@@ -237,3 +237,41 @@ pub struct RefusedSlots {
     /// Why.
     pub why: String,
 }
+
+/// Reply to `SLOTD BACKUP SLOTS`: what this node has to back up.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BackupSlots {
+    /// The table's version on the answering node.
+    pub table_version: u64,
+    /// The slots it owns.
+    pub owned: String,
+    /// Those that have keys.
+    pub held: Vec<HeldSlot>,
+}
+
+/// A slot with keys.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeldSlot {
+    /// The slot.
+    pub slot: u16,
+    /// Its keys, expired ones included.
+    pub keys: u64,
+    /// Bytes of keys and values in memory.
+    pub bytes: u64,
+}
+
+/// Reply to `SLOTD RESTORE COMMIT`: what became of the keys so far.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RestoreStep {
+    /// Keys that are not in the slot yet; 0: it is done.
+    pub left: u64,
+    /// Keys that are.
+    pub restored: u64,
+    /// Keys whose time had passed.
+    pub expired: u64,
+    /// Keys that clients had written since the first step: theirs stayed.
+    pub kept: u64,
+}

@@ -36,7 +36,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("persist", &["config", "control::startup", "slot", "stream"]),
     ("replication", &[]),
     ("migration", &["replication"]),
-    ("command", &["control", "slot", "store", "resp", "gate", "config", "metrics"]),
+    ("command", &["control", "slot", "stream", "store", "resp", "gate", "config", "metrics"]),
     ("session", &["command", "control", "slot", "store", "resp", "gate", "config", "metrics"]),
     ("expiry", &["command", "slot", "store", "config", "metrics"]),
     ("announce", &["config"]),

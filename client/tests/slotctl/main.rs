@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests are edges: threads, processes, the clock")]
 
+mod backups;
 mod fake;
 mod orders;
 mod views;

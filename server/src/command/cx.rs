@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::command::CommandError;
 use crate::command::client::Client;
+use crate::command::promise::Seen;
 use crate::command::state::NodeState;
 use crate::command::waiting::Bell;
 use crate::config::Live;
@@ -222,6 +223,8 @@ pub struct NodeCx<'a> {
     pub flush_later: bool,
     /// Set by a handler that wrote nothing and wants to wait.
     pub block: Option<TimedBlock>,
+    /// Set by a handler that read or changed a slot: the reply waits for what it saw there.
+    pub seen: Option<Seen>,
 }
 
 /// The room a transaction holds, whatever its lifetime.

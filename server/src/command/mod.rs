@@ -21,6 +21,7 @@ pub mod promise;
 pub mod registry;
 pub mod scrape;
 pub mod seals;
+pub mod sections;
 pub mod slow_log;
 pub mod stale;
 pub mod state;

@@ -15,7 +15,7 @@ use slots::{OpIndex, SlotId};
 use crate::command::client::{ClientShared, client_flag};
 use crate::command::mailbox::letter;
 use crate::gate::{Safety, Tag, Watermarks};
-use crate::slot::{Owned, Position};
+use crate::slot::{Owned, Position, Reading};
 
 /// How far a log has got. Asked at every gated batch: no lock on the usual way.
 pub trait LogMarks: Send + Sync {
@@ -52,6 +52,11 @@ impl Seen {
     /// The newest group of a slot that is held; to be taken after `end_group`.
     pub fn of(owned: &Owned<'_>) -> Seen {
         Seen { slot: owned.slot(), index: owned.index(), position: owned.position() }
+    }
+
+    /// The same of a slot that is being read.
+    pub fn read(reading: &Reading<'_>) -> Seen {
+        Seen { slot: reading.slot(), index: reading.index(), position: reading.position() }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::command::installed::{Installed, Topology};
 use crate::command::mailbox::letter;
 use crate::command::promise::Promises;
 use crate::command::seals::Seals;
+use crate::command::sections::Sections;
 use crate::command::slow_log::SlowLog;
 use crate::command::stale::StaleCounts;
 use crate::command::stats::Stats;
@@ -60,6 +61,8 @@ pub struct NodeState {
     pub waiting: Waiting,
     /// Slots that are closed while the table decides.
     pub seals: Seals,
+    /// Slots on their way out to a backup, and in from one.
+    pub sections: Sections,
     /// 40 hex digits, new at each start.
     pub run_id: String,
     /// Both clocks at start.
@@ -118,6 +121,7 @@ impl NodeState {
             loading: Loading::default(),
             waiting: Waiting::default(),
             seals: Seals::default(),
+            sections: Sections::default(),
             run_id,
             started,
             over_maxmemory: AtomicBool::new(false),

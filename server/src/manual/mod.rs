@@ -24,6 +24,9 @@ pub mod disk {
 pub mod durability {
     #![doc = include_str!("durability.md")]
 }
+pub mod backup {
+    #![doc = include_str!("backup.md")]
+}
 pub mod stream {
     #![doc = include_str!("stream.md")]
 }
@@ -99,6 +102,7 @@ mod tests {
             include_str!("protocol-model.md"),
             include_str!("wire.md"),
             include_str!("disk.md"),
+            include_str!("backup.md"),
             include_str!("stream.md"),
             include_str!("wire-nodes.md"),
             include_str!("operating.md"),

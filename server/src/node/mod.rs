@@ -257,6 +257,7 @@ async fn tick(member: Arc<Member>, own: OwnAddress) {
         node.tick_pause(now);
         node.tick_log();
         node.rooms.settle();
+        node.sections.tick(&node.rooms, now.mono_ns);
         node.ask_for_unsure(now.mono_ns);
         node.promises.tick(now.mono_ns);
         node.stats.sample_rates(now.mono_ns);

@@ -331,7 +331,8 @@ mod tests {
             let reply = String::from_utf8(reply).expect("ASCII");
             assert!(reply.starts_with(start) && reply.contains("no space left"), "{reply}");
         };
-        for write in ["SET a 2", "DEL a", "FLUSHALL", "BLPOP q 0", "PEXPIRE a 1"] {
+        let writes = ["SET a 2", "DEL a", "FLUSHALL", "BLPOP q 0", "PEXPIRE a 1"];
+        for write in writes.into_iter().chain(["SLOTD RESTORE BEGIN 0"]) {
             refused(node.send(1, format!("{write}\r\n").as_bytes()), "-MISCONF ");
         }
         refused(node.send(2, b"EXEC\r\n"), "-EXECABORT ");

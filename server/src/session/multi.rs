@@ -395,6 +395,7 @@ impl Session {
                     held: owned.map(|o| o as &mut dyn crate::command::cx::HeldRoom),
                     flush_later: false,
                     block: None,
+                    seen: None,
                 };
                 let result = handler(&mut cx, &args).map(|()| Flow::Done);
                 flush_later = cx.flush_later;

@@ -329,7 +329,7 @@ impl Session {
         let timed = Some(node.edges.now());
         // CLIENT LIST shows the command that asks, too.
         self.note_command(id);
-        let mut result = Ok(Flow::Done);
+        let (mut result, mut seen) = (Ok(Flow::Done), None);
         let mut run = || {
             let proto = self.client.proto;
             let mut cx = NodeCx {
@@ -341,8 +341,10 @@ impl Session {
                 held: None,
                 flush_later: false,
                 block: None,
+                seen: None,
             };
             let done = handler(&mut cx, &args);
+            seen = cx.seen;
             result = done.map(|()| cx.block.map_or(Flow::Done, Flow::BlockTimed));
         };
         if command.flags & flag::LONG != 0 {
@@ -350,6 +352,9 @@ impl Session {
             worker.is_late = true;
         } else {
             run();
+        }
+        if let Some(seen) = seen.filter(|_| node.promises.is_active()) {
+            self.promise_seen(seen, worker, node, start);
         }
         self.finish(id, &args, result, None, timed, worker, node, now, start)
     }

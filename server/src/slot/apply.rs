@@ -166,7 +166,9 @@ impl Hold<'_> {
             && at < self.body.next_expiry_ms
         {
             self.body.next_expiry_ms = at;
-            self.rooms.chores().expiry_due(self.slot, at);
+            if self.is_live() {
+                self.rooms.chores().expiry_due(self.slot, at);
+            }
         }
     }
 

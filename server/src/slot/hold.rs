@@ -2,8 +2,8 @@
 //! shares. `apply.rs` gives it the ops.
 //!
 //! Not a guard for others to use: `Owned` asks who owns the slot and journals, `Replay` does
-//! neither. Invariant: `close` runs before the lock is let go, and the node's totals are right
-//! after it.
+//! neither. Invariant: `close` runs before the lock is let go, and the totals are right after it:
+//! the node's, or those of the stage that the room is.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use parking_lot::MutexGuard;
 use slots::SlotId;
 
 use crate::slot::owned::access_clock;
-use crate::slot::room::{Body, Room, Rooms};
+use crate::slot::room::{Body, Room, Rooms, Totals};
 use crate::store::limits::Limits;
 use crate::store::object::Object;
 
@@ -23,6 +23,8 @@ const FREE_INLINE_ELEMENTS: usize = 1_000;
 /// The lock, and what changed under it so far.
 pub(super) struct Hold<'a> {
     pub(super) rooms: &'a Rooms,
+    /// The sums it is reported to: the node's, or those of a stage.
+    totals: &'a Totals,
     room: &'a Room,
     pub(super) slot: SlotId,
     pub(super) body: MutexGuard<'a, Body>,
@@ -43,6 +45,19 @@ impl<'a> Hold<'a> {
         rooms: &'a Rooms,
         room: &'a Room,
         slot: SlotId,
+        body: MutexGuard<'a, Body>,
+        now_ms: u64,
+    ) -> Hold<'a> {
+        Hold::counted_by(&rooms.totals, rooms, room, slot, body, now_ms)
+    }
+
+    /// A hold whose keys count in these sums.
+    #[inline]
+    pub(super) fn counted_by(
+        totals: &'a Totals,
+        rooms: &'a Rooms,
+        room: &'a Room,
+        slot: SlotId,
         mut body: MutexGuard<'a, Body>,
         now_ms: u64,
     ) -> Hold<'a> {
@@ -54,6 +69,7 @@ impl<'a> Hold<'a> {
         let bytes_before = body.bytes();
         Hold {
             rooms,
+            totals,
             room,
             slot,
             body,
@@ -64,6 +80,11 @@ impl<'a> Hold<'a> {
             expired: 0,
             garbage: Vec::new(),
         }
+    }
+
+    /// Is it of a room that the node serves, or may serve? No for a stage.
+    pub(super) fn is_live(&self) -> bool {
+        std::ptr::eq(self.totals, &self.rooms.totals)
     }
 
     /// Keys this hold added (or removed) and the node's total does not have yet.
@@ -99,7 +120,7 @@ impl<'a> Hold<'a> {
     #[inline]
     fn report(&mut self) {
         let keys = self.keys_unreported();
-        let totals = &self.rooms.totals;
+        let totals = self.totals;
         if keys != 0 {
             totals.keys.fetch_add(keys, Ordering::Relaxed);
         }

@@ -11,6 +11,7 @@ use std::ops::Range;
 use crate::resp::Reply;
 use crate::slot::WrongType;
 use crate::slot::op::Key;
+use crate::slot::reading::Readers;
 use crate::store::blob::Blob;
 use crate::store::hash::Hash;
 use crate::store::limits::Encoding;
@@ -43,8 +44,8 @@ pub struct Keys {
     misses: Cell<u16>,
     /// NO-TOUCH clients leave the access clock alone.
     pub(crate) touch: bool,
-    /// Readers of the whole slot that are not finished; it stands here because here is room.
-    pub(crate) readers: u8,
+    /// Who reads the whole slot just now; it stands here because here is room.
+    pub(super) readers: Readers,
 }
 
 /// A string value: in one piece, or in chunks when it is big.
@@ -230,7 +231,7 @@ impl Keys {
             hits: Cell::new(0),
             misses: Cell::new(0),
             touch: true,
-            readers: 0,
+            readers: Readers::NONE,
         }
     }
 

@@ -4,7 +4,7 @@
 //! is the only door to a slot's keys and `Owned::apply` the only way to change them (INV-3): the
 //! types make it impossible to go round. Ownership is checked in the same critical section as
 //! the write. Beside the door: `Rooms::replay` brings the content of a slot that is not served,
-//! `Rooms::read` copies a slot for its stream.
+//! `Rooms::read` copies a slot for its stream, and `stage` is a room apart from all of them.
 
 pub mod admission;
 mod apply;
@@ -17,7 +17,9 @@ mod owned;
 pub mod reading;
 pub mod replay;
 pub mod room;
+pub mod stage;
 pub mod sync;
+pub mod tap;
 pub mod waiters;
 
 pub use admission::{Access, Admission, Ownership, Refused};
@@ -28,6 +30,8 @@ pub use owned::{Owned, access_clock};
 pub use reading::Reading;
 pub use replay::Replay;
 pub use room::{Admit, HoldExpiry, Patience, Rooms};
+pub use stage::{Stage, Staged};
+pub use tap::{Overrun, Tap, TappedGroup, TappedGroups};
 pub use waiters::{Ticket, Waiting, Watch};
 
 /// The key holds a value of another type than the command needs.

@@ -12,10 +12,11 @@ use parking_lot::MutexGuard;
 use slots::{Epoch, OpIndex, SlotId};
 
 use crate::slot::hold::Hold;
-use crate::slot::journal::{Position, Recorder, give_back_scratch, take_scratch};
+use crate::slot::journal::{EncodeOp, Position, Recorder, give_back_scratch, take_scratch};
 use crate::slot::keys::{Keys, MARK_RAW};
 use crate::slot::op::{Key, Op};
 use crate::slot::room::{Body, Room, Rooms};
+use crate::slot::tap::TappedGroup;
 use crate::slot::waiters::{Hall, Served, Ticket, Waiting, Watch};
 use crate::store::limits::Limits;
 use crate::store::table::{EntryValue, Expiry};
@@ -33,6 +34,8 @@ pub struct Owned<'a> {
     group: Vec<u8>,
     /// Where groups go: as it was when the hold began, so that no group is written in part.
     recorder: Option<&'a Recorder>,
+    /// As groups are written, for the recorder or a tap; `None`: nobody wants them.
+    encode: Option<EncodeOp>,
     /// Waiters who were served by the open group.
     served: Vec<Arc<dyn Waiting>>,
 }
@@ -49,15 +52,13 @@ impl<'a> Owned<'a> {
     ) -> Owned<'a> {
         let hold = Hold::new(rooms, room, slot, body, now_ms);
         let (group, served) = (Vec::new(), Vec::new());
-        Owned {
-            hold,
-            epoch,
-            group_open: false,
-            changes: 0,
-            group,
-            recorder: rooms.recorder(),
-            served,
-        }
+        let recorder = rooms.recorder();
+        let encode = match recorder {
+            Some(recorder) => Some(recorder.encode),
+            None if hold.body.keys.readers.is_tapped() => rooms.taps.encode(),
+            None => None,
+        };
+        Owned { hold, epoch, group_open: false, changes: 0, group, recorder, encode, served }
     }
 
     /// The slot.
@@ -154,30 +155,30 @@ impl<'a> Owned<'a> {
     /// Every op of this guard passes here: encoded before it is applied, which may use it up.
     #[inline]
     fn change(&mut self, op: Op<'_>) -> usize {
-        if let Some(recorder) = self.recorder {
-            self.record(recorder, &op);
+        if let Some(encode) = self.encode {
+            self.record(encode, &op);
         }
         self.hold.apply_op(op)
     }
 
     #[inline]
-    fn record(&mut self, recorder: &Recorder, op: &Op<'_>) {
+    fn record(&mut self, encode: EncodeOp, op: &Op<'_>) {
         if self.group.capacity() == 0 {
             self.group = take_scratch();
         }
         match *op {
-            Op::Rename { from, to } if self.hold.body.keys.readers > 0 => {
-                self.record_image(recorder, from, to);
+            Op::Rename { from, to } if self.hold.body.keys.readers.is_any() => {
+                self.record_image(encode, from, to);
             }
-            _ => (recorder.encode)(op, &mut self.group),
+            _ => encode(op, &mut self.group),
         }
     }
 
     /// A value moves while a reader is under way, which may have passed the new name and never
     /// meet the old one: the group holds what the new name becomes.
     #[cold]
-    fn record_image(&mut self, recorder: &Recorder, from: Key<'_>, to: Key<'_>) {
-        let (encode, group) = (recorder.encode, &mut self.group);
+    fn record_image(&mut self, encode: EncodeOp, from: Key<'_>, to: Key<'_>) {
+        let group = &mut self.group;
         encode(&Op::Delete { key: from }, group);
         let Some(entry) = self.hold.body.keys.table.find(from.hash, from.bytes) else { return };
         let expiry = entry.expiry().map_or(Expiry::Never, Expiry::At);
@@ -202,7 +203,18 @@ impl<'a> Owned<'a> {
         if let Some(recorder) = self.recorder {
             self.hold.body.journaled = recorder.journal.append(slot, epoch, index, &self.group).at;
         }
+        if self.hold.body.keys.readers.is_tapped() {
+            self.deliver(epoch, index);
+        }
         self.group.clear();
+    }
+
+    #[cold]
+    fn deliver(&mut self, epoch: Epoch, index: OpIndex) {
+        let group = TappedGroup { epoch, index, bytes: &self.group };
+        if !self.hold.rooms.taps.deliver(self.hold.slot, group) {
+            self.hold.body.keys.readers.end_taps();
+        }
     }
 
     /// Where the slot's last group lies in the log: what a reply that saw it depends on. `None`

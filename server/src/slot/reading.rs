@@ -1,19 +1,51 @@
 //! `Reading`: a room entered by a reader of its whole content, whoever owns the slot.
 //!
 //! Not for commands: it hides nothing that has expired, counts no look-up and moves no access
-//! clock. Invariant: between `begin_reader` and `end_reader` a value that is moved without being
-//! written (RENAME) is journaled as an image, because the reader may pass it by (DESIGN 5).
+//! clock. Invariant: between `begin_reader` and `end_reader`, and while there is a tap, a value
+//! that is moved without being written (RENAME) is recorded as an image, because the reader may
+//! pass it by (DESIGN 5).
 
 use parking_lot::MutexGuard;
 use slots::{Epoch, OpIndex, SlotId};
 
 use crate::slot::admission::Ownership;
+use crate::slot::journal::{EncodeOp, Position};
 use crate::slot::room::{Body, Room, Rooms};
+use crate::slot::tap::Tap;
 use crate::store::object::Object;
 use crate::store::table::Table;
 
 /// Readers of one slot at once: the log's checkpoint, a move, the followers being filled.
 pub const READERS_PER_SLOT_MAX: u8 = 64;
+
+/// Who reads a slot: readers by number, and whether there are taps. One byte.
+#[derive(Clone, Copy)]
+pub(super) struct Readers(u8);
+
+impl Readers {
+    pub(super) const NONE: Readers = Readers(0);
+    const TAPPED: u8 = 0x80;
+
+    /// Is anybody there?
+    #[inline]
+    pub(super) fn is_any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Are there taps, or were there when the last group was made?
+    #[inline]
+    pub(super) fn is_tapped(self) -> bool {
+        self.0 & Readers::TAPPED != 0
+    }
+
+    pub(super) fn end_taps(&mut self) {
+        self.0 &= !Readers::TAPPED;
+    }
+
+    fn count(self) -> u8 {
+        self.0 & !Readers::TAPPED
+    }
+}
 
 /// The lock hold of a slot that is being read.
 pub struct Reading<'a> {
@@ -36,7 +68,35 @@ impl Rooms {
     }
 }
 
+#[cfg(test)]
+impl Rooms {
+    /// Is there a tap at the slot?
+    pub(crate) fn is_tapped(&self, slot: SlotId) -> bool {
+        self.taps.is_tapped(slot)
+    }
+}
+
 impl Reading<'_> {
+    /// The slot.
+    pub fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    /// Keys, expired ones included.
+    pub fn len(&self) -> usize {
+        self.body.keys.len()
+    }
+
+    /// No keys?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of keys and values in memory.
+    pub fn bytes(&self) -> usize {
+        self.body.bytes()
+    }
+
     /// The content, expired keys included.
     pub(crate) fn table(&self) -> &Table<Object> {
         &self.body.keys.table
@@ -59,15 +119,31 @@ impl Reading<'_> {
 
     /// One more reader that is not finished; false if there are too many.
     pub fn begin_reader(&mut self) -> bool {
-        let has_room = self.body.keys.readers < READERS_PER_SLOT_MAX;
-        self.body.keys.readers += u8::from(has_room);
+        let readers = &mut self.body.keys.readers;
+        let has_room = readers.count() < READERS_PER_SLOT_MAX;
+        readers.0 += u8::from(has_room);
         has_room
     }
 
     /// A reader has finished, or gave up.
     pub fn end_reader(&mut self) {
-        assert!(self.body.keys.readers > 0, "a reader ends once");
-        self.body.keys.readers -= 1;
+        assert!(self.body.keys.readers.count() > 0, "a reader ends once");
+        self.body.keys.readers.0 -= 1;
+    }
+
+    /// Puts a tap: all groups after this hold go there, too. While it is there it counts as a
+    /// reader that is not finished. `None` if there are too many.
+    pub fn tap(&mut self, encode: EncodeOp) -> Option<Tap> {
+        let tap = self.rooms.taps.put(self.slot, encode)?;
+        self.body.keys.readers.0 |= Readers::TAPPED;
+        Some(tap)
+    }
+
+    /// Where the slot's last group lies in the log, as `Owned::position`.
+    pub fn position(&self) -> Option<Position> {
+        let recorder = self.rooms.recorder()?;
+        let at = self.body.journaled;
+        (at != 0).then(|| Position { lane: recorder.journal.lane(self.slot), at })
     }
 }
 

@@ -1,5 +1,5 @@
-//! `Replay`: a room entered by whoever brings its content: recovery today, stages and followers
-//! later. The second guard that may change keys, through the same `apply` as `Owned` (INV-3).
+//! `Replay`: a room entered by whoever brings its content: recovery, stages, and followers later.
+//! The second guard that may change keys, through the same `apply` as `Owned` (INV-3).
 //!
 //! Not admission: it asks nobody. It expires nothing (an expiry is an op of the owner), serves
 //! nobody and journals nothing; sums are kept as for any hold.
@@ -31,6 +31,13 @@ impl Rooms {
             slot.number()
         );
         Replay { hold: Hold::new(self, room, slot, body, now_ms) }
+    }
+}
+
+impl<'a> From<Hold<'a>> for Replay<'a> {
+    /// Of a stage, which nobody serves.
+    fn from(hold: Hold<'a>) -> Replay<'a> {
+        Replay { hold }
     }
 }
 

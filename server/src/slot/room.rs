@@ -18,6 +18,7 @@ use crate::slot::journal::{EncodeOp, Journal, Recorder};
 use crate::slot::keys::Keys;
 use crate::slot::op::Op;
 use crate::slot::owned::Owned;
+use crate::slot::tap::Taps;
 use crate::slot::waiters::{Hall, Ticket, Waiting, Watch};
 use crate::store::limits::Limits;
 use crate::store::object::Object;
@@ -159,6 +160,7 @@ pub struct Rooms {
     since: Box<[AtomicU64]>,
     /// Op groups go to the recorder.
     is_recording: AtomicBool,
+    pub(super) taps: Arc<Taps>,
 }
 
 impl Rooms {
@@ -178,6 +180,7 @@ impl Rooms {
             recorder: OnceLock::new(),
             since: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             is_recording: AtomicBool::new(false),
+            taps: Arc::default(),
         }
     }
 
@@ -438,7 +441,7 @@ impl Rooms {
 }
 
 impl Room {
-    fn empty() -> Room {
+    pub(super) fn empty() -> Room {
         Room {
             hint: AtomicUsize::new(0),
             door: Door::new(Body {

@@ -3,7 +3,8 @@
 //! ```text
 //!   Owned ---- codec ----> group --> Journal (a log, a link)      slot/journal.rs
 //!   room --- snapshot ---> chunks                |
-//!                            +-----> sink <------+                --> Replay --> room
+//!                            +-----> sink <------+                --> Replay --> room or stage
+//!   room --- source: a snapshot, and the groups of a tap between its chunks --> a section
 //! ```
 //! Pure: no file, no thread, no clock. Not a log and not a link: they frame and checksum what is
 //! encoded here, and decide what to keep. The bytes are drawn in `manual/stream`.
@@ -14,13 +15,18 @@ mod bytes;
 pub mod chunk;
 pub mod codec;
 mod coverage;
+pub mod section;
+mod sense;
 pub mod sink;
 pub mod snapshot;
+pub mod source;
 #[cfg(test)]
 pub(crate) mod tests;
 mod value;
 
 pub use bytes::Broken;
 pub use codec::{Ops, Scratch, put_op};
+pub use section::{Arrival, BadFrame, SectionEnd};
 pub use sink::{Mismatch, Sink, Unfinished};
 pub use snapshot::{Budget, Snapshot, Unreadable, empty_chunk};
+pub use source::{Interrupted, Piece, Source};

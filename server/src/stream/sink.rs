@@ -18,6 +18,7 @@ use super::bytes::Broken;
 use super::chunk::{Chunk, Entry};
 use super::codec::{Ops, Scratch};
 use super::coverage::{ChunkVerdict, Coverage, GroupVerdict};
+use super::sense;
 use super::value::Decoded;
 use crate::slot::{Key, Op, Replay};
 use crate::store::table::{KeyOrder, ScanPos};
@@ -43,6 +44,11 @@ pub enum Mismatch {
         /// The one that came.
         got: OpIndex,
     },
+    /// An op does not fit the keys it finds.
+    Senseless {
+        /// The group.
+        index: OpIndex,
+    },
     /// A value moves from where it is not known to where it is needed: the source did not say
     /// that a snapshot was under way.
     TornRename {
@@ -60,6 +66,9 @@ impl fmt::Display for Mismatch {
             Mismatch::Late { index } => write!(f, "a chunk at index {} came too late", index.0),
             Mismatch::Gap { missing, got } => {
                 write!(f, "op group {} came, {} is missing", got.0, missing.0)
+            }
+            Mismatch::Senseless { index } => {
+                write!(f, "op group {} does not fit the keys it changes", index.0)
             }
             Mismatch::TornRename { index } => {
                 write!(f, "op group {} moves a value that is not there", index.0)
@@ -97,12 +106,28 @@ pub struct Sink {
     order: Option<KeyOrder>,
     coverage: Coverage,
     scratch: Scratch,
+    trust: Trust,
+}
+
+/// Where the bytes come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// A node of ours wrote them, and a checksum says they are as it wrote them.
+    Ours,
+    /// Whoever had them last.
+    Anybody,
 }
 
 impl Sink {
     /// For a slot of which nothing is there: its room is empty.
     pub fn new(slot: SlotId) -> Sink {
-        Sink { slot, order: None, coverage: Coverage::default(), scratch: Scratch::default() }
+        let (coverage, scratch) = (Coverage::default(), Scratch::default());
+        Sink { slot, order: None, coverage, scratch, trust: Trust::Ours }
+    }
+
+    /// The same for bytes that anybody may have made: ops that fit nothing are refused.
+    pub fn wary(slot: SlotId) -> Sink {
+        Sink { trust: Trust::Anybody, ..Sink::new(slot) }
     }
 
     /// For a slot that is there as a whole, at this index (an empty one at index 0).
@@ -172,6 +197,9 @@ impl Sink {
             Op::Flush => self.flush(index, room),
             op => {
                 if key_of(&op).is_some_and(|key| self.takes(key, index)) {
+                    if self.trust == Trust::Anybody && !sense::fits(&op, &room.keys().table) {
+                        return Err(Mismatch::Senseless { index });
+                    }
                     room.apply(op);
                 }
             }

@@ -56,13 +56,19 @@ pub enum Unreadable {
 /// to be dropped by one who holds it.
 pub struct Snapshot<'a> {
     rooms: &'a Rooms,
+    walk: Walk,
+    /// Nanoseconds that only grow.
+    clock: Option<&'a dyn Fn() -> u64>,
+    longest_hold_ns: u64,
+}
+
+/// A way through all chunks of one slot. It is no reader that the room knows of: that is whoever
+/// goes it.
+pub(super) struct Walk {
     slot: SlotId,
     epoch: Epoch,
     next: ScanPos,
     is_finished: bool,
-    /// Nanoseconds that only grow.
-    clock: Option<&'a dyn Fn() -> u64>,
-    longest_hold_ns: u64,
 }
 
 /// Where the next chunk ends.
@@ -91,9 +97,8 @@ impl<'a> Snapshot<'a> {
         if !reading.begin_reader() {
             return Err(Unreadable::TooManyReaders);
         }
-        let epoch = reading.epoch();
-        let (next, clock) = (ScanPos::START, None);
-        Ok(Snapshot { rooms, slot, epoch, next, is_finished: false, clock, longest_hold_ns: 0 })
+        let walk = Walk::begin(&reading);
+        Ok(Snapshot { rooms, walk, clock: None, longest_hold_ns: 0 })
     }
 
     /// Its holds of the lock are timed by this clock, in nanoseconds.
@@ -109,7 +114,7 @@ impl<'a> Snapshot<'a> {
 
     /// Is nothing left to read?
     pub fn is_finished(&self) -> bool {
-        self.is_finished
+        self.walk.is_finished
     }
 
     /// Appends the next chunk to `out` and says what it holds; `None` when there is no more. In
@@ -119,17 +124,66 @@ impl<'a> Snapshot<'a> {
         budget: Budget,
         out: &mut Vec<u8>,
     ) -> Result<Option<Head>, Unreadable> {
-        if self.is_finished {
+        if self.walk.is_finished {
             return Ok(None);
         }
-        let mut reading = self.rooms.read(self.slot);
-        let began_ns = self.clock.map(|clock| clock());
+        let reading = self.rooms.read(self.walk.slot);
+        let (clock, mut held_ns) = (self.clock, 0);
+        let began_ns = clock.map(|clock| clock());
+        let head = self.walk.next_chunk(reading, budget, out, |mut reading, is_last| {
+            if is_last {
+                reading.end_reader();
+            }
+            drop(reading);
+            if let (Some(began_ns), Some(clock)) = (began_ns, clock) {
+                held_ns = clock().saturating_sub(began_ns);
+            }
+        })?;
+        self.longest_hold_ns = self.longest_hold_ns.max(held_ns);
+        Ok(Some(head))
+    }
+}
+
+impl Walk {
+    /// From the first position on, through the content that is there now.
+    pub(super) fn begin(reading: &Reading<'_>) -> Walk {
+        let (slot, epoch) = (reading.slot(), reading.epoch());
+        Walk { slot, epoch, next: ScanPos::START, is_finished: false }
+    }
+
+    pub(super) fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// Is it still the content that the walk began in?
+    pub(super) fn check(&self, reading: &Reading<'_>) -> Result<(), Unreadable> {
         if reading.is_let_go() {
             return Err(Unreadable::LetGo);
         }
         if reading.epoch() != self.epoch {
             return Err(Unreadable::OtherEpoch);
         }
+        Ok(())
+    }
+
+    /// Appends the next chunk; `done` gets the hold back as soon as it is not needed any more,
+    /// and hears whether it was the last.
+    pub(super) fn next_chunk(
+        &mut self,
+        reading: Reading<'_>,
+        budget: Budget,
+        out: &mut Vec<u8>,
+        done: impl FnOnce(Reading<'_>, bool),
+    ) -> Result<Head, Unreadable> {
+        self.check(&reading)?;
         let mut writer = ChunkWriter::begin(out);
         let mut frozen = Vec::new();
         let from = self.next;
@@ -141,14 +195,8 @@ impl<'a> Snapshot<'a> {
             Cut::End => (ScanPos::LAST, true),
         };
         let (epoch, index) = (self.epoch, reading.index());
-        if is_last {
-            reading.end_reader();
-            self.is_finished = true;
-        }
-        drop(reading);
-        if let (Some(began_ns), Some(clock)) = (began_ns, self.clock) {
-            self.longest_hold_ns = self.longest_hold_ns.max(clock().saturating_sub(began_ns));
-        }
+        self.is_finished = is_last;
+        done(reading, is_last);
         self.next = ScanPos(to.0 + 1);
         for late in &frozen {
             writer.put_object(out, (&late.key, late.expiry), &late.object);
@@ -156,7 +204,7 @@ impl<'a> Snapshot<'a> {
         let order = KeyOrder::local().seed();
         let head = Head { slot: self.slot, epoch, index, order, from, to, is_last };
         writer.end(out, &head);
-        Ok(Some(head))
+        Ok(head)
     }
 }
 
@@ -177,8 +225,8 @@ pub fn empty_chunk(rooms: &Rooms, slot: SlotId, out: &mut Vec<u8>) -> Option<Hea
 
 impl Drop for Snapshot<'_> {
     fn drop(&mut self) {
-        if !self.is_finished {
-            self.rooms.read(self.slot).end_reader();
+        if !self.walk.is_finished {
+            self.rooms.read(self.walk.slot).end_reader();
         }
     }
 }

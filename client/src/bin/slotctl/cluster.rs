@@ -30,6 +30,25 @@ pub(crate) struct Patience {
     pub(crate) order: Duration,
 }
 
+/// How to come to any node.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    login: Login,
+    patience: Patience,
+}
+
+impl Door {
+    /// A connection to a node.
+    pub(crate) fn open(&self, to: &Endpoint) -> Result<Connection, Trouble> {
+        Connection::open(to, &self.login, self.patience.question)
+    }
+
+    /// How long to wait for an answer that may take its time.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience.order
+    }
+}
+
 /// The cluster, asked through one node at a time.
 pub(crate) struct Cluster {
     places: Vec<Place>,
@@ -126,6 +145,17 @@ impl Cluster {
             decode(&bytes).map_err(|failure| failure.text)
         });
         whom.iter().map(|(id, _)| (*id).to_owned()).zip(answers).collect()
+    }
+
+    /// Where a node of an answer listens.
+    pub(crate) fn endpoint_of(&self, client: &str) -> Option<Endpoint> {
+        let nobody = Endpoint::new("", 0);
+        find::endpoint_of(client, self.current.as_ref().map_or(&nobody, |(at, _)| at))
+    }
+
+    /// What it takes to talk to nodes beside this.
+    pub(crate) fn door(&self) -> Door {
+        Door { login: self.login.clone(), patience: self.patience }
     }
 
     /// Asks the node that answered last, and the others in turn if it does not.

@@ -5,11 +5,13 @@
 //!                     |                  |       find: whom to ask next; edge: sockets
 //!                     |                  v
 //!                     +--> plan, confirm, survey, health --> render --> text or JSON, Exit
+//!                     +--> backup: what goes between nodes and a folder, many streams at once
 //! ```
 //! Not the server's side: `SLOTD` in its command table answers. Invariant: each run prints one
 //! answer or one error line, and ends with a code of the one table in `exit`.
 
 mod args;
+mod backup;
 mod cluster;
 mod confirm;
 mod edge;

@@ -27,6 +27,8 @@ pub(crate) enum Request {
         /// Keep counting, or begin anew?
         counters: Counters,
     },
+    /// What the node has to back up.
+    BackupSlots,
     /// A change.
     Order(Order),
 }
@@ -130,6 +132,7 @@ impl Request {
             }
             Request::Stale { counters: Counters::Keep } => vec!["STALE".into()],
             Request::Stale { counters: Counters::Reset } => vec!["STALE".into(), "RESET".into()],
+            Request::BackupSlots => vec!["BACKUP".into(), "SLOTS".into()],
             Request::Order(order) => order.words(),
         };
         std::iter::once("SLOTD".to_owned()).chain(text).map(String::into_bytes).collect()
@@ -192,6 +195,7 @@ mod tests {
         check(Request::Explain { key: b"{a}b".to_vec() }, "SLOTD EXPLAIN {a}b");
         check(Request::Stale { counters: Counters::Keep }, "SLOTD STALE");
         check(Request::Stale { counters: Counters::Reset }, "SLOTD STALE RESET");
+        check(Request::BackupSlots, "SLOTD BACKUP SLOTS");
     }
 
     #[test]

@@ -7,8 +7,9 @@
 
 use std::io::{self, BufRead, Read};
 
-/// Longest reply, bytes: the table of a thousand nodes and 16,384 rows is below 8 MiB of JSON.
-pub(crate) const MAX_REPLY_BYTES: u64 = 64 << 20;
+/// Longest reply, bytes: a frame of a backup with one large value, which is some 512 MiB at most.
+/// The table of a thousand nodes and 16,384 rows is below 8 MiB of JSON.
+pub(crate) const MAX_REPLY_BYTES: u64 = 1 << 30;
 /// Longest line, bytes: an error is a sentence, a length a number.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
@@ -24,9 +25,10 @@ pub(crate) enum Reply {
 }
 
 /// The request of these words.
-pub(crate) fn encode(words: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn encode(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
+        let word = word.as_ref();
         bytes.extend(format!("${}\r\n", word.len()).into_bytes());
         bytes.extend(word);
         bytes.extend(b"\r\n");

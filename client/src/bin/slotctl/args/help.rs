@@ -13,7 +13,7 @@ use super::{Cli, page};
 use crate::exit::{self, Failure};
 
 /// The verbs as `slotctl --help` and the manual list them.
-pub(crate) const GROUPS: [(&str, &[&str]); 5] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
     ("Look", &["status", "nodes", "slots", "explain", "history", "stale"]),
     ("Wait", &["wait-healthy"]),
     (
@@ -30,6 +30,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 5] = [
             "assign",
         ],
     ),
+    ("Keep and bring back", &["backup", "restore"]),
     ("After a disaster", &["node lost", "recover"]),
     ("The tool itself", &["demo stale-writer", "completions", "help"]),
 ];

@@ -121,6 +121,22 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         verb: NodeVerb,
     },
+    /// Copy slots of the cluster into a folder while it serves.
+    ///
+    /// Each slot is copied as it stood at one moment, transactions whole; slots are copied one
+    /// after the other, so two of them may stand at different moments. Goes to DIR, which must be
+    /// new or empty; without its manifest.json, written last, a folder is no backup.
+    #[command(after_help = "Examples:\n  slotctl backup /var/backups/tuesday\n  \
+                        slotctl backup one-slot --slots 449 --json")]
+    Backup(BackupArgs),
+    /// Put slots of a backup back, all of them or some.
+    ///
+    /// All checksums are verified before anything is changed. Slots that have keys are refused
+    /// unless --replace is given. The cluster may be another than the backup was taken of. Keys
+    /// whose time has passed are left out; what clients write meanwhile stays.
+    #[command(after_help = "Examples:\n  slotctl restore /var/backups/tuesday --check\n  \
+                        slotctl restore /var/backups/tuesday --slots 449 --replace --yes")]
+    Restore(RestoreArgs),
     /// Begin a new generation at one node after the majority is lost for good.
     ///
     /// The node that --server names goes on with what it knows; the voters that are gone are shut
@@ -213,6 +229,34 @@ pub(crate) struct AssignArgs {
     /// Node: name, id, beginning of an id, or HOST:PORT.
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
+}
+
+/// Arguments of `backup`.
+#[derive(Args, Debug)]
+pub(crate) struct BackupArgs {
+    /// A new or empty folder.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Only these slots: 449 or 0-99,1200-1300; may be given more than once.
+    #[arg(long, value_name = "SLOTS", value_parser = values::slots, allow_negative_numbers = true)]
+    pub(crate) slots: Vec<SlotRanges>,
+}
+
+/// Arguments of `restore`.
+#[derive(Args, Debug)]
+pub(crate) struct RestoreArgs {
+    /// The folder of the backup.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Only these slots: 449 or 0-99,1200-1300; may be given more than once.
+    #[arg(long, value_name = "SLOTS", value_parser = values::slots, allow_negative_numbers = true)]
+    pub(crate) slots: Vec<SlotRanges>,
+    /// Slots that have keys are emptied first.
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Verify the backup and change nothing; no node is asked.
+    #[arg(long, conflicts_with = "replace")]
+    pub(crate) check: bool,
 }
 
 /// Arguments of `recover`.

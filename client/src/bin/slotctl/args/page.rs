@@ -42,8 +42,8 @@ A password is never taken from the command line, which other users of a machine 
 
 ## Questions
 
-`node remove`, `node lost` and `recover` show what they will do and ask first, on a terminal only.
-Elsewhere, and with `--json`, they are refused (exit 1) unless `--yes` is given. What cannot be
+`node remove`, `node lost`, `restore` and `recover` show what they will do and ask first, on a
+terminal only. Elsewhere, and with `--json`, they are refused (exit 1) unless `--yes` is given. What cannot be
 undone (`node lost --accept-loss` of a node that has the only copy of slots, and `recover`) wants
 the node's name or the cluster's id typed, or given as `--confirm`; `--yes` is not enough.
 
@@ -63,6 +63,9 @@ later versions and are not renamed or taken away; what is not known is `null`. A
 - `stale`: an array of `node`, `error`, and `stale`, the object of `SLOTD STALE`.
 - `node ...`, `assign`, `recover`: an object of `table_version`, `changed`, `text`, and `refused`,
   an array of `slots` and `why`.
+- `backup`: an object of `dir`, `cluster`, `slots`, `slots_with_keys`, `keys`, `bytes`, `seconds`.
+- `restore`: an object of `dir`, `cluster`, `into`, `slots`, `slots_with_keys`, `keys`, `bytes`,
+  `restored`, `expired`, `kept`, `seconds`; with `--check` without `into` and what follows `bytes`.
 - `demo stale-writer`: an object of `slotd` and `unchecked`, each with `written`, `refused`,
   `acknowledged`, `misplaced`, `not_found`; `stale_writes`, `refused_otherwise`,
   `refusals_counted_by_nodes`, `served_by_strangers`, `log_lines`, `faults`, `nodes`.

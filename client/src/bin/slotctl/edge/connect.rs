@@ -56,6 +56,8 @@ pub(crate) struct Connection {
     stream: BufReader<Timed>,
     /// Sent ahead of the first question, its reply dropped: it costs no round trip.
     preface: Vec<u8>,
+    /// It is under way.
+    awaits_preface: bool,
 }
 
 impl Connection {
@@ -66,7 +68,8 @@ impl Connection {
         let stream = connect(to, timeout.min(CONNECT_TIMEOUT)).map_err(unreached)?;
         stream.set_nodelay(true).map_err(unreached)?;
         let stream = BufReader::new(Timed { stream, deadline });
-        let mut connection = Connection { stream, preface: Vec::new() };
+        let (preface, awaits_preface) = (Vec::new(), false);
+        let mut connection = Connection { stream, preface, awaits_preface };
         if let Some(password) = &login.password {
             let user = login.user.iter().map(|user| user.clone().into_bytes());
             let words = [b"AUTH".to_vec()].into_iter().chain(user).chain([password.clone().into()]);
@@ -95,6 +98,39 @@ impl Connection {
             ))),
             Err(error) if is_timeout(&error) => Err(Trouble::TimedOut(words_of_wait(timeout))),
             Err(error) => Err(Trouble::Lost(self::words(&error))),
+        }
+    }
+
+    /// Sends the words and takes no answer yet: several may be under way. Within `timeout`.
+    pub(crate) fn send(&mut self, words: &[&[u8]], timeout: Duration) -> Result<(), Trouble> {
+        let timed = self.stream.get_mut();
+        timed.deadline = Deadline::after(timeout);
+        let mut bytes = std::mem::take(&mut self.preface);
+        self.awaits_preface |= !bytes.is_empty();
+        bytes.extend(resp::encode(words));
+        let sent = timed.left().and_then(|left| {
+            timed.stream.set_write_timeout(Some(left))?;
+            timed.stream.write_all(&bytes)
+        });
+        sent.map_err(|error| self.lost(&error, timeout))
+    }
+
+    /// The answer to the first of `send` that has none yet, an error reply as it is.
+    pub(crate) fn receive(&mut self, timeout: Duration) -> Result<Reply, Trouble> {
+        self.stream.get_mut().deadline = Deadline::after(timeout);
+        let mut read = || {
+            if std::mem::take(&mut self.awaits_preface) {
+                resp::read(&mut self.stream)?;
+            }
+            resp::read(&mut self.stream)
+        };
+        read().map_err(|error| self.lost(&error, timeout))
+    }
+
+    fn lost(&self, error: &io::Error, timeout: Duration) -> Trouble {
+        match is_timeout(error) {
+            true => Trouble::TimedOut(words_of_wait(timeout)),
+            false => Trouble::Lost(words(error)),
         }
     }
 

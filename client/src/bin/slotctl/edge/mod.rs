@@ -4,12 +4,16 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is slotctl's place for them")]
 
+mod bar;
 mod connect;
+pub(crate) mod folder;
 mod terminal;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime};
 
+pub(crate) use bar::Bar;
 pub(crate) use connect::{Connection, Login, Trouble};
 pub(crate) use terminal::Terminal;
 
@@ -60,6 +64,55 @@ pub(crate) fn ask_all<T: Sync, R: Send>(whom: &[T], ask: impl Fn(&T) -> R + Sync
         answers.extend(asked);
     }
     answers
+}
+
+/// Whether a program reads what is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Quiet {
+    /// People do.
+    No,
+    /// It does.
+    Yes,
+}
+
+/// The wall clock, unix ms.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |time| time.as_millis() as u64)
+}
+
+/// Between two looks at how far threads are.
+const WATCH_EVERY: Duration = Duration::from_millis(200);
+
+/// Runs `work` on a thread for each of `whom`; `watch` is called now and then until all ended.
+pub(crate) fn work_all<T: Sync, R: Send>(
+    whom: &[T],
+    work: impl Fn(&T) -> R + Sync,
+    mut watch: impl FnMut(),
+) -> Vec<R> {
+    std::thread::scope(|scope| {
+        // Nothing is sent: the channel closes with the last thread.
+        let (alive, ended) = mpsc::channel::<()>();
+        let work = &work;
+        let threads: Vec<_> = whom
+            .iter()
+            .map(|one| {
+                let alive = alive.clone();
+                scope.spawn(move || {
+                    let _alive = alive;
+                    work(one)
+                })
+            })
+            .collect();
+        drop(alive);
+        while ended.recv_timeout(WATCH_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+            watch();
+        }
+        let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    })
 }
 
 /// The first line of a password file.

@@ -24,6 +24,11 @@ impl Terminal {
         io::stdout().is_terminal()
     }
 
+    /// Whether a program reads the output.
+    pub(crate) fn quiet(&self) -> super::Quiet {
+        if self.quiet { super::Quiet::Yes } else { super::Quiet::No }
+    }
+
     /// Asks nobody from here on: a program reads the output.
     pub(crate) fn hush(&mut self) {
         self.quiet = true;

@@ -4,10 +4,13 @@
 //! arguments before it sends the first order.
 
 mod assign;
+mod backup;
+mod carry;
 mod demo;
 mod look;
 mod node;
 mod recover;
+mod restore;
 mod wait;
 
 use serde::Serialize;
@@ -94,6 +97,8 @@ pub(crate) fn run(
         Verb::WaitHealthy(args) => wait::wait_healthy(&mut session, &args, common.timeout),
         Verb::Assign(args) => assign::assign(&mut session, &args),
         Verb::Node { verb } => node::run(&mut session, verb),
+        Verb::Backup(args) => backup::backup(&mut session, &args),
+        Verb::Restore(args) => restore::restore(&mut session, &args),
         Verb::Recover(args) => recover::recover(&mut session, args),
         Verb::Demo { .. } | Verb::Completions(_) | Verb::Help(_) => {
             Err(Failure::usage("this verb asks no node"))

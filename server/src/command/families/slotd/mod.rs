@@ -4,15 +4,18 @@
 //! says who acts: ERR the words are wrong, REFUSED not as things stand, NOQUORUM nobody decided,
 //! UNKNOWN it may have been done.
 
+mod backup;
 mod change;
+mod restore;
 mod status;
 
 use serde::Serialize;
-use slots::{NodeId, NodeRow};
+use slots::{NodeId, NodeRow, SlotId};
 
 use crate::command::families::help;
-use crate::command::flag::{ADMIN, LOADING, LONG, NO_MULTI, NOSCRIPT, STALE};
+use crate::command::flag::{ADMIN, DENYOOM, LOADING, LONG, NO_MULTI, NOSCRIPT, STALE, WRITES_NODE};
 use crate::command::{Args, Command, CommandError, Group, Handler, NodeCx, Outcome, Topology};
+use crate::store::number::parse_i64;
 
 /// SLOTD.
 pub const COMMANDS: &[Command] = &[Command {
@@ -31,6 +34,8 @@ const ASK: Command = Command {
     since: "0.2.0",
     ..Command::BASE
 };
+/// What goes from slot to file and back.
+const CARRY: Command = Command { flags: ADMIN | NOSCRIPT | NO_MULTI | LONG, ..ASK };
 /// What the cluster has to agree on.
 const ORDER: Command =
     Command { flags: ADMIN | LOADING | STALE | NOSCRIPT | NO_MULTI | LONG, ..ASK };
@@ -43,6 +48,14 @@ const SUBCOMMANDS: &[Command] = &[
         summary: "Gives a node slots that nobody owns.",
         complexity: "O(N) where N is the number of slots",
         ..ORDER
+    },
+    Command {
+        name: "backup",
+        arity: -3,
+        handler: Handler::Node(backup::backup),
+        summary: "Returns the slots of this node as streams of frames.",
+        complexity: "O(N) where N is the number of slots, or of keys in a frame",
+        ..CARRY
     },
     Command {
         name: "explain",
@@ -83,6 +96,15 @@ const SUBCOMMANDS: &[Command] = &[
         summary: "Makes this node and what it knows a new generation of a cluster whose majority \
                   is lost.",
         ..ORDER
+    },
+    Command {
+        name: "restore",
+        arity: -4,
+        handler: Handler::Node(restore::restore),
+        flags: DENYOOM | WRITES_NODE | CARRY.flags,
+        summary: "Makes the stream of a backup the content of its slot.",
+        complexity: "O(N) where N is the number of keys in a frame or a step",
+        ..CARRY
     },
     Command {
         name: "slots",
@@ -132,6 +154,17 @@ fn named_node<'t>(topology: &'t Topology, word: &[u8]) -> Result<&'t NodeRow, Co
     })
 }
 
+/// Word `at` as a slot.
+fn slot_at(args: &Args<'_>, at: usize) -> Result<SlotId, CommandError> {
+    let slot = parse_i64(args.at(at)).and_then(|n| u16::try_from(n).ok()).and_then(SlotId::new);
+    slot.ok_or(CommandError::Static("ERR Invalid or out of range slot"))
+}
+
+/// Word `at` as the number of a stream.
+fn stream_at(args: &Args<'_>, at: usize) -> Result<u64, CommandError> {
+    parse_i64(args.at(at)).and_then(|n| u64::try_from(n).ok()).ok_or(CommandError::NotInteger)
+}
+
 /// A word, as a text to look up or to show.
 fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
@@ -145,6 +178,14 @@ fn print_help(cx: &mut NodeCx<'_>, _: &Args<'_>) -> Outcome {
 const HELP: &[&str] = &[
     "ASSIGN <ranges> <node> SEEN <table-version>",
     "    Give <node> slots that nobody owns, as seen at that version.",
+    "BACKUP SLOTS",
+    "    Return the slots this node owns, with keys and bytes of those that have any.",
+    "BACKUP BEGIN <slot>",
+    "    Begin the stream of a slot; return its number.",
+    "BACKUP NEXT <stream>",
+    "    Return its next frame: 1 a chunk, 2 op groups, 3 the end, with which it ends.",
+    "BACKUP END <stream>",
+    "    End it before that.",
     "EXPLAIN <key>",
     "    Return hash tag, slot and row of <key>, and what this node answers for it.",
     "HISTORY [COUNT <n>]",
@@ -167,6 +208,14 @@ const HELP: &[&str] = &[
     "    Let another node vote in its place.",
     "RECOVER <cluster-id>",
     "    Give up a lost majority for good: this node is a new generation of the cluster.",
+    "RESTORE BEGIN <slot> [REPLACE]",
+    "    Begin to restore a slot that has no keys, or any with REPLACE; return its number.",
+    "RESTORE FRAME <restore> <frame>",
+    "    Give it the next frame of the slot's stream.",
+    "RESTORE COMMIT <restore>",
+    "    Put some hundred keys into the slot; return how many are left.",
+    "RESTORE END <restore>",
+    "    Give it up: what is in the slot stays there.",
     "SLOTS",
     "    Return the rows of the slot table, equal ones together.",
     "STALE [RESET]",
