@@ -9,9 +9,7 @@
 //!                                                                                      |
 //!   any state: another owner, no such move any more, another epoch ----> Over <--------+
 //! ```
-//! `next` is asked whenever something may have changed and says what to do; asked twice it says the
-//! same or nothing. Not the copy (`stream`), not who counts (`replication`). Invariant: once
-//! `HandOver` was said only the table opens the slot.
+//! Not the copy nor who counts. Invariant: once `HandOver` was said only the table opens the slot.
 
 use std::time::Duration;
 
@@ -163,7 +161,8 @@ impl Outgoing {
         self.longest_seal
     }
 
-    /// What is to be done now. What it says is done before it is asked again.
+    /// What is to be done now: to be asked whenever something may have changed; what it says is
+    /// done before it is asked again. Asked twice it says the same or nothing.
     pub fn next(&mut self, facts: &Facts, now: Duration) -> Option<Do> {
         let is_close = facts.lag.is_some_and(|lag| lag <= LAG_SMALL);
         match self.state {

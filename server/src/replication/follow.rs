@@ -158,9 +158,9 @@ impl<G> Follow<G> {
         })
     }
 
-    /// How much of the buffer stays: up to where it agrees by name, and of what goes beyond the base
-    /// only the sender's own epoch. (What lies between the groups and the base may be void, too, and
-    /// is found to be so when its groups come.)
+    /// How much of the buffer stays: up to where it agrees by name, and of what goes beyond the
+    /// base only the sender's own epoch. (What lies between the groups and the base may be void,
+    /// too, and is found to be so when its groups come.)
     fn agreed(
         &self,
         from: usize,

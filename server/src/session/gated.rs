@@ -74,8 +74,12 @@ impl Session {
         }
         self.replies.take(&worker.out, &mut worker.gate);
         worker.out.clear();
-        node.promises.wake_later(&self.client.shared);
         self.replies.release(&node.promises, &mut worker.out);
+        if !self.replies.is_empty() {
+            // Whoever gets further from here on finds it; who did before is seen by a second look.
+            node.promises.wake_later(&self.client.shared);
+            self.replies.release(&node.promises, &mut worker.out);
+        }
     }
 
     /// May more requests be read while replies wait?

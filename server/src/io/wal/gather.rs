@@ -1,7 +1,7 @@
 //! Before a round of `always`: waits a little for those whom the last one answered.
 //!
 //! ```text
-//!   without:  sync a | sync b | sync a | ...    half of the clients wait while the others' sync runs
+//!   without:  sync a | sync b | sync a | ...    half of the clients wait for the others' sync
 //!   with:     sync a b . sync a b . ...         as many writes in half the syncs, each sooner
 //! ```
 //! Not the sync (`persist/log/round`). Invariant: it ends after half of what a sync takes, or after

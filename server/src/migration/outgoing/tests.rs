@@ -1,3 +1,5 @@
+//! The steps of a move by a real table, and INV-5 by steps in any order.
+
 use proptest::prelude::*;
 use slots::{
     Addresses, Boot, ClusterId, ClusterSettings, Endpoint, Kept, Labels, NewNode, Nonce, Proposal,

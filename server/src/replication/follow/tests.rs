@@ -1,3 +1,5 @@
+//! What a copy does with groups: single frames, and walks of several owners.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The rules of who counts one by one, and what they are for by walks.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
@@ -265,7 +267,9 @@ proptest! {
                                 peer.is_in_sync = true;
                                 ver = version;
                             }
-                            Some(Want::Shrink { node, seen }) if node == peer.node && ver <= seen.0 => {
+                            Some(Want::Shrink { node, seen })
+                                if node == peer.node && ver <= seen.0 =>
+                            {
                                 peer.is_in_sync = false;
                                 ver = version;
                             }
