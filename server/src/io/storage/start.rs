@@ -31,6 +31,10 @@ const LANES_PER_WORKER: usize = 8;
 /// Fewest and most lanes: a node with two workers, one with a hundred.
 const LANES: std::ops::RangeInclusive<usize> = 16..=256;
 
+/// Of these, one of so many where each write waits for its sync: a sync writes a page of every lane
+/// that was written to, and few writes come between two of them.
+const ALWAYS_PART: u16 = 4;
+
 /// What lies in the folders. Only looked at.
 pub struct Found {
     storage: Arc<Storage>,
@@ -198,8 +202,11 @@ impl Storage {
     }
 
     fn open(self: &Arc<Self>, log: Recovery<Folder>, ends: Vec<LaneEnd>) -> io::Result<RunningWal> {
-        let options =
-            Options { lanes: self.lanes, sizes: Sizes::default(), run: clock::random_u64() };
+        let lanes = match self.policy() {
+            wal::Policy::Always => self.lanes / ALWAYS_PART,
+            wal::Policy::EverySec | wal::Policy::No => self.lanes,
+        };
+        let options = Options { lanes, sizes: Sizes::default(), run: clock::random_u64() };
         let (counted, failed) = (Arc::downgrade(self), Arc::downgrade(self));
         let (progress, told) = (self.progress.clone(), counted.clone());
         let hooks = Hooks {
