@@ -129,16 +129,8 @@ fn work(queue: &Queue, folder: &NewFolder, door: &Door, tally: &Tally) -> (Writt
     while !tally.is_stopped()
         && let Some(slot) = queue.next()
     {
-        let open = match connection.take() {
-            Some(open) => Ok(open),
-            None => door.open(&queue.endpoint),
-        };
-        let mut open = match open {
-            Ok(open) => open,
-            Err(trouble) => {
-                tally.set_back(slot, &queue.name, &trouble.into());
-                continue;
-            }
+        let Some(mut open) = carry::reach(connection.take(), slot, queue, door, tally) else {
+            continue;
         };
         match take::take(slot, &mut open, &mut part, tally, door.patience()) {
             Ok(section) => {

@@ -12,7 +12,8 @@ use slots::{SlotId, SlotRanges};
 
 use super::Session;
 use crate::backup::rounds::{self, Holder, Queue, ROUNDS_MAX, Tally};
-use crate::edge::{self, Bar, Deadline};
+use crate::cluster::Door;
+use crate::edge::{self, Bar, Connection, Deadline};
 use crate::exit::{Exit, Failure};
 use crate::names;
 use crate::request::Request;
@@ -21,6 +22,23 @@ use crate::request::Request;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Streams from one node at once: one is read from memory while others are on their way.
 const STREAMS_PER_NODE: usize = 4;
+
+/// The connection a thread has kept, or a new one to its node; `None`: the slot is set back.
+pub(super) fn reach(
+    kept: Option<Connection>,
+    slot: SlotId,
+    queue: &Queue,
+    door: &Door,
+    tally: &Tally,
+) -> Option<Connection> {
+    match kept.map_or_else(|| door.open(&queue.endpoint), Ok) {
+        Ok(open) => Some(open),
+        Err(trouble) => {
+            tally.set_back(slot, &queue.name, &trouble.into());
+            None
+        }
+    }
+}
 
 /// The cluster as a job finds it.
 pub(super) struct Found {

@@ -271,16 +271,8 @@ fn work(
     while !tally.is_stopped()
         && let Some(slot) = queue.next()
     {
-        let open = match connection.take() {
-            Some(open) => Ok(open),
-            None => door.open(&queue.endpoint),
-        };
-        let mut open = match open {
-            Ok(open) => open,
-            Err(trouble) => {
-                tally.set_back(slot, &queue.name, &trouble.into());
-                continue;
-            }
+        let Some(mut open) = carry::reach(connection.take(), slot, queue, door, tally) else {
+            continue;
         };
         let source = (job.dir, job.manifest.section(slot));
         match give::give(slot, source, job.over, &mut open, tally, door.patience()) {
