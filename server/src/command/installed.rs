@@ -17,7 +17,7 @@ use crate::command::{Command, CommandError, NodeState};
 use crate::control::fixed::TableSink;
 use crate::control::ledger::{History, Ledger};
 use crate::control::seat::Standing;
-use crate::slot::{Ownership, Rooms};
+use crate::slot::{Ownership, Rooms, StageFate};
 
 /// A node that begins says so long that it is loading: an election takes about a second, and
 /// clients wait for a loading node. What takes longer has another cause.
@@ -143,7 +143,7 @@ fn install_row(rooms: &Rooms, seals: &Seals, topology: &Topology, slot: SlotId) 
             ownership => ownership,
         };
         if rooms.ownership(slot) != (ownership, epoch) {
-            rooms.install_since(slot, ownership, epoch, since);
+            rooms.install_since(slot, ownership, epoch, since, StageFate::Drop);
         }
     });
 }

@@ -17,7 +17,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use slots::{ClusterSettings, Kept, NewNode, SlotId, SlotTable, TableVersion, Verdicts};
+use slots::{
+    ClusterSettings, Kept, NewNode, SlotId, SlotRanges, SlotTable, TableVersion, Verdicts,
+};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -38,6 +40,7 @@ use crate::io::exit;
 use crate::io::peer::PeerNet;
 use crate::io::raft_disk;
 use crate::peer::PeerStatus;
+use crate::slot::Rooms;
 use crate::vital::vital;
 
 /// How often the start is told that time has passed.
@@ -187,7 +190,7 @@ impl Member {
         let (number, step) = {
             // After a life that began meanwhile, or before it: then it knows.
             let mut life = self.life.write();
-            let evidence = evidence(self.dir.lock().kept(), alone);
+            let evidence = evidence(self.dir.lock().kept(), alone, &self.state().rooms);
             (life.number, life.startup.found(evidence, clock::now().mono_ns))
         };
         self.carry_out(number, step);
@@ -208,7 +211,8 @@ impl Member {
 
     /// Opens the log of the cluster that the data directory names, and takes part.
     async fn begin_with(&self, kept: Kept) -> io::Result<Arc<Cluster>> {
-        let evidence = self.alone.get().map(|alone| evidence(kept, alone));
+        let evidence = |alone| evidence(kept, alone, &self.state().rooms);
+        let evidence = self.alone.get().map(evidence);
         let startup = startup(&self.dir.lock(), self.facts.claim, evidence);
         self.begin_life(Some(startup)).await
     }
@@ -485,9 +489,14 @@ impl Member {
     }
 }
 
-/// No slot is staged or incomplete: copies that are come with moves.
-fn evidence(kept: Kept, alone: &BTreeMap<SlotId, TableVersion>) -> Evidence {
-    Evidence { kept, alone: alone.clone(), ..Evidence::nothing() }
+/// Slots whose copy was on its way in, and of which the start found only that, are none that the
+/// node holds. A node that keeps nothing need not name them.
+fn evidence(kept: Kept, alone: &BTreeMap<SlotId, TableVersion>, rooms: &Rooms) -> Evidence {
+    let mut except = SlotRanges::new();
+    if kept != Kept::Nothing {
+        rooms.unadopted().into_iter().for_each(|slot| except.insert(slot));
+    }
+    Evidence { kept, alone: alone.clone(), except }
 }
 
 fn startup(dir: &DataDir, claim: Claim, evidence: Option<Evidence>) -> Startup {
@@ -510,5 +519,27 @@ impl LedgerSink for Sink {
         }
         // After the rooms: whoever waits for a version may count on them.
         self.shown.send_replace(ledger.table().clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slots::Epoch;
+
+    use super::*;
+    use crate::slot::{Ownership, StageFate};
+    use crate::stream::tests::bare_rooms;
+
+    #[test]
+    fn a_copy_that_was_on_its_way_is_excepted_until_the_node_has_a_seat() {
+        let (rooms, slot, alone) = (bare_rooms(), SlotId::FIRST, BTreeMap::new());
+        rooms.leave_remains(slot, Epoch(7), 90);
+        for kept in [Kept::All, Kept::Tail] {
+            assert_eq!(evidence(kept, &alone, &rooms).except.iter().collect::<Vec<_>>(), [slot]);
+        }
+        assert_eq!(evidence(Kept::Nothing, &alone, &rooms), Evidence::nothing());
+        let (epoch, since) = (Epoch(9), TableVersion(9));
+        rooms.install_since(slot, Ownership::Foreign, epoch, since, StageFate::Drop);
+        assert_eq!(evidence(Kept::All, &alone, &rooms).except.iter().count(), 0);
     }
 }

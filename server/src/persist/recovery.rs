@@ -4,26 +4,31 @@
 //!   Loader::new --> slot, of the checkpoint's, in any order and in parallel
 //!               --> record, of the log's lanes: those of a slot in order --> finish
 //! ```
-//! Not the threads (`io/recovery`). After an error the rooms hold half a store: the node must not
+//! Not the threads (`io/recovery`); copies on their way in are in `stages`. After an error the rooms hold half a store: the node must not
 //! go on. Invariant: what `finish` returned for is each slot as its last record left it.
 
 mod error;
+mod stages;
+mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use slots::{Epoch, OpIndex, SLOTS, SlotId, TableVersion};
 
 pub use error::LoadError;
+pub use steps::append_step;
 
 use crate::persist::checkpoint::{Checkpoint, CheckpointDisk, CheckpointError, SlotEntry};
 use crate::persist::log::{Damage, Entry, Found, Kind, LaneEnd, Torn};
 use crate::slot::Rooms;
 use crate::stream::chunk::Chunk;
 use crate::stream::{Sink, Unfinished};
+use stages::Staging;
+use steps::EpochStart;
 
 /// The payload of an Alone mark: the table version it was made at.
 pub const ALONE_PAYLOAD_BYTES: usize = 8;
@@ -40,6 +45,9 @@ pub struct Loaded {
     pub ends: Vec<LaneEnd>,
     /// The newest Alone mark of each slot that has one.
     pub alone: BTreeMap<SlotId, TableVersion>,
+    /// Slots whose copy was on its way in and was never adopted: it is gone, and these are
+    /// `except` in the node's NodeBoot. `Rooms::unadopted` has them until that is in the table.
+    pub unadopted: BTreeSet<SlotId>,
     /// Keys there are now.
     pub keys: u64,
     /// Op groups that the log had, those that were known already left out.
@@ -57,13 +65,24 @@ pub struct Loader<'a> {
     groups: AtomicU64,
 }
 
+/// No epoch says whether it is before the checkpoint or behind.
+const UNSURE: Epoch = Epoch(u64::MAX);
+
 /// What is known of a slot.
 #[derive(Default)]
 struct Place {
     sink: Option<Sink>,
     /// Groups up to here are in all of the checkpoint's chunks.
     base: OpIndex,
+    /// Epoch of what the checkpoint has; 0: there is none, or the log has adopted other content;
+    /// `UNSURE`: another cluster's epochs have begun since, or had before.
+    epoch: Epoch,
+    /// Groups of which only what follows says whether they are in the checkpoint: beyond `base`,
+    /// and of an epoch before `epoch`. They are of a life of the slot before a stage was adopted
+    /// that the checkpoint has, or of another cluster that the node has joined since.
+    doubtful: Vec<(Entry, Box<[u8]>)>,
     alone: TableVersion,
+    staging: Staging,
 }
 
 impl<'a> Loader<'a> {
@@ -118,7 +137,7 @@ impl<'a> Loader<'a> {
                 return Err(bad(entry.offset, "all of the slot", "a part of it".to_owned()));
             }
         };
-        place.alone = entry.alone;
+        (place.epoch, place.alone) = (entry.epoch, entry.alone);
         place.sink = Some(sink);
         Ok(())
     }
@@ -129,14 +148,32 @@ impl<'a> Loader<'a> {
     /// A record this version does not know, or that does not go on where the one before ended: the
     /// words for the log's own error, which names file and offset.
     pub fn record(&self, found: Found<'_>) -> Result<(), String> {
-        let Found { entry, payload, .. } = found;
+        let Found { entry, payload, position } = found;
         let mut place = self.places[entry.slot.index()].lock();
+        let place = &mut *place;
         match entry.kind {
-            Kind::OpGroup | Kind::Drop => self.group(&mut place, entry, payload),
-            Kind::EpochStart => {
-                self.epoch_start(entry.slot, entry.epoch);
+            Kind::OpGroup if place.staging.is_open() => {
+                Err(format!("op group {} of a slot that is on its way in", entry.index.0))
+            }
+            Kind::Drop if payload.is_empty() => {
+                self.end_stage(place, entry.slot);
                 Ok(())
             }
+            Kind::OpGroup | Kind::Drop => self.content(place, entry, payload),
+            Kind::StageBegin => self.begin_stage(place, entry, position.at),
+            Kind::StageChunk | Kind::StageComplete => self.stage_frame(place, entry, payload),
+            Kind::StageGroup => self.stage_group(place, entry, payload),
+            Kind::EpochStart => match EpochStart::read(payload)? {
+                EpochStart::GoesOn => {
+                    self.epoch_start(entry.slot, entry.epoch);
+                    Ok(())
+                }
+                EpochStart::Adopted => self.adopted(place, entry),
+                EpochStart::Anew => {
+                    place.epoch = UNSURE;
+                    Ok(())
+                }
+            },
             Kind::Alone => {
                 let version = payload.try_into().map(u64::from_le_bytes);
                 let version = version.map_err(|_| "an Alone mark of no version".to_owned())?;
@@ -147,12 +184,28 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn group(&self, place: &mut Place, entry: Entry, group: &[u8]) -> Result<(), String> {
-        let Entry { slot, epoch, index, .. } = entry;
-        if index <= place.base {
+    /// A group of the room.
+    fn content(&self, place: &mut Place, entry: Entry, group: &[u8]) -> Result<(), String> {
+        if entry.index <= place.base {
             // The checkpoint holds it, or the replay has come by before.
             return Ok(());
         }
+        if entry.epoch < place.epoch {
+            place.doubtful.push((entry, group.into()));
+            return Ok(());
+        }
+        self.settle(place)?;
+        self.group(place, entry, group)
+    }
+
+    /// What was in doubt came after the checkpoint.
+    fn settle(&self, place: &mut Place) -> Result<(), String> {
+        let doubtful = std::mem::take(&mut place.doubtful);
+        doubtful.into_iter().try_for_each(|(entry, group)| self.group(place, entry, &group))
+    }
+
+    fn group(&self, place: &mut Place, entry: Entry, group: &[u8]) -> Result<(), String> {
+        let Entry { slot, epoch, index, .. } = entry;
         let sink = place.sink.get_or_insert_with(|| Sink::whole(slot, OpIndex(0)));
         let mut room = self.rooms.replay(slot, self.now_ms);
         let taken = sink.group(epoch, index, group, &mut room);
@@ -171,19 +224,26 @@ impl<'a> Loader<'a> {
     /// All was given.
     ///
     /// # Errors
-    /// A slot whose log ends before its checkpoint.
-    pub fn finish(self) -> Result<Loaded, LoadError> {
-        let mut loaded = Loaded { groups: self.groups.into_inner(), ..Loaded::default() };
-        for (slot, place) in SlotId::all().zip(self.places) {
-            let place = place.into_inner();
+    /// A slot whose log ends before its checkpoint, or within a copy that has no begin; groups that
+    /// do not fit.
+    pub fn finish(mut self) -> Result<Loaded, LoadError> {
+        let mut loaded = Loaded::default();
+        for (slot, place) in SlotId::all().zip(std::mem::take(&mut self.places)) {
+            let mut place = place.into_inner();
+            self.settle(&mut place).map_err(|reason| LoadError::Group { slot, reason })?;
             if place.alone != TableVersion(0) {
+                self.rooms.keep_alone(slot, place.alone);
                 loaded.alone.insert(slot, place.alone);
+            }
+            if self.leave_stage(&place, slot)? {
+                loaded.unadopted.insert(slot);
             }
             match place.sink.as_ref().map(Sink::finish) {
                 None | Some(Ok(_)) => {}
                 Some(Err(unfinished)) => return Err(LoadError::Unfinished { slot, unfinished }),
             }
         }
+        loaded.groups = self.groups.into_inner();
         loaded.keys = u64::try_from(self.rooms.totals.keys.load(Relaxed)).unwrap_or(0);
         Ok(loaded)
     }

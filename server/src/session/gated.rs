@@ -103,7 +103,7 @@ mod tests {
     use crate::command::mailbox::letter;
     use crate::command::promise::{LogMarks, Promises};
     use crate::gate::Tag;
-    use crate::slot::{Journal, Position};
+    use crate::slot::{Journal, Position, Step};
     use crate::testing::TestNode;
     use slots::{OpIndex, slot_of};
 
@@ -206,6 +206,15 @@ mod tests {
         }
         fn leave(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
             self.append(slot, epoch, index, group)
+        }
+        fn step(
+            &self,
+            _: Step,
+            slot: SlotId,
+            (epoch, index): (Epoch, OpIndex),
+            payload: &[u8],
+        ) -> Position {
+            self.append(slot, epoch, index, payload)
         }
         fn lane(&self, _: SlotId) -> u16 {
             0

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use slots::{Epoch, OpIndex, SlotId};
+use slots::{Epoch, OpIndex, SlotId, TableVersion};
 
 use crate::slot::op::Op;
 
@@ -37,8 +37,32 @@ pub trait Journal: Send + Sync {
     /// As `append`, of the group with which a slot lets its keys go: a later life of the slot on
     /// this node is not joined to what came before.
     fn leave(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position;
+    /// Appends what is no group of the slot's room; order as said at each `Step`.
+    fn step(&self, step: Step, slot: SlotId, place: (Epoch, OpIndex), payload: &[u8]) -> Position;
     /// The lane of a slot.
     fn lane(&self, slot: SlotId) -> u16;
+}
+
+/// What happens to a slot beside the groups of its room. All but `Adopted`, `Anew` and `Alone` are
+/// appended under the lock of the stage, these three under the room's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A stage begins; an older one ends.
+    StageBegin,
+    /// A frame of it; the payload is the frame.
+    StageChunk,
+    /// The frame that makes it whole.
+    StageComplete,
+    /// A group that came after that.
+    StageGroup,
+    /// It ends without being adopted.
+    StageDrop,
+    /// It is the content of the room, which goes on from there at this epoch.
+    Adopted,
+    /// The node is in another cluster: epochs from here on say nothing of those before.
+    Anew,
+    /// The node is alone in sync, since this version of the table.
+    Alone(TableVersion),
 }
 
 /// Appends the bytes of an op to the open group; an empty group is begun.

@@ -10,14 +10,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use slots::{Epoch, OpIndex, SLOTS, SlotId, TableVersion};
+use slots::{Epoch, OpIndex, SLOTS, SlotId};
 
 use crate::slot::admission::{Ownership, Refused};
+use crate::slot::change::meet_change;
 use crate::slot::door::Door;
 use crate::slot::journal::{EncodeOp, Journal, Recorder};
 use crate::slot::keys::Keys;
-use crate::slot::op::Op;
 use crate::slot::owned::Owned;
+use crate::slot::stages::Stages;
 use crate::slot::tap::Taps;
 use crate::slot::waiters::{Hall, Ticket, Waiting, Watch};
 use crate::store::limits::Limits;
@@ -153,14 +154,18 @@ pub struct Rooms {
     limits: Mutex<Arc<Limits>>,
     chores: Box<dyn Chores>,
     /// Slots whose note nobody may have met yet.
-    unmet: Mutex<Vec<SlotId>>,
+    pub(super) unmet: Mutex<Vec<SlotId>>,
     recorder: OnceLock<Recorder>,
     /// By slot: the table version since which its content may be of this life. Beside the rooms,
     /// which have no place left: only changes look here.
-    since: Box<[AtomicU64]>,
+    pub(super) since: Box<[AtomicU64]>,
     /// Op groups go to the recorder.
     is_recording: AtomicBool,
     pub(super) taps: Arc<Taps>,
+    /// Slots on their way in.
+    pub(super) stages: Stages,
+    /// By slot: the table version of its newest Alone mark; 0: none.
+    pub(super) alone: Box<[AtomicU64]>,
 }
 
 impl Rooms {
@@ -181,6 +186,8 @@ impl Rooms {
             since: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             is_recording: AtomicBool::new(false),
             taps: Arc::default(),
+            stages: Stages::default(),
+            alone: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -319,110 +326,10 @@ impl Rooms {
         self.room(slot).hint.load(Ordering::Relaxed) == 0
     }
 
-    /// As `install`; content of an epoch before `since` is of a former life of the slot on this
-    /// node: others may have written meanwhile, and it is let go, however the table came here.
-    pub fn install_since(
-        &self,
-        slot: SlotId,
-        ownership: Ownership,
-        epoch: Epoch,
-        since: TableVersion,
-    ) {
-        // Before the word: whoever meets it finds at least this.
-        self.since[slot.index()].store(since.0, Ordering::SeqCst);
-        self.install(slot, ownership, epoch);
-    }
-
-    /// Installs what a table says of a slot. Never waits for the room: if it is busy a note is
-    /// left, and the holder meets it when leaving; else `settle` does.
-    pub fn install(&self, slot: SlotId, ownership: Ownership, epoch: Epoch) {
-        let room = self.room(slot);
-        let meet = |body: &mut Body, o, epoch| self.meet(slot, room, body, (o, epoch));
-        if !room.door.install(ownership, epoch, meet) {
-            self.unmet.lock().push(slot);
-        }
-    }
-
-    /// This node's own change of its relation to a slot: a seal, or its end. Done only where the
-    /// word still says `expected`; a table change that came first stands.
-    pub fn install_over(
-        &self,
-        slot: SlotId,
-        expected: (Ownership, Epoch),
-        ownership: Ownership,
-    ) -> bool {
-        let room = self.room(slot);
-        let meet = |body: &mut Body, o, epoch| self.meet(slot, room, body, (o, epoch));
-        let installed = room.door.install_over(expected, ownership, meet);
-        if installed == Some(false) {
-            self.unmet.lock().push(slot);
-        }
-        installed.is_some()
-    }
-
     /// Goes into every room once: whoever was in one when a change was installed is out then.
     /// Waits for them.
     pub fn pass_all(&self) {
         self.rooms.iter().for_each(|room| drop(room.door.enter()));
-    }
-
-    /// Meets the changes whose rooms were busy and whose holders had looked for a note already.
-    /// The node's ticker calls it.
-    pub fn settle(&self) {
-        let mut unmet = self.unmet.lock();
-        unmet.retain(|slot| {
-            let room = self.room(*slot);
-            !room.door.settle(|body, o, epoch| self.meet(*slot, room, body, (o, epoch)))
-        });
-    }
-
-    /// Meets a table change under the room's lock. Keys of a slot that is this node's no more, or
-    /// was not in between, are let go: others may have written meanwhile.
-    pub(super) fn meet(
-        &self,
-        slot: SlotId,
-        room: &Room,
-        body: &mut Body,
-        (ownership, epoch): (Ownership, Epoch),
-    ) {
-        let is_lost = match ownership {
-            Ownership::Foreign | Ownership::Unassigned => true,
-            Ownership::Owned | Ownership::Sealed => {
-                body.epoch.0 < self.since[slot.index()].load(Ordering::SeqCst)
-            }
-            Ownership::Unknown => false,
-        };
-        meet_change(body, ownership, epoch);
-        if is_lost && !body.keys.is_empty() {
-            self.journal_drop(slot, body);
-            self.let_go(room, body);
-        }
-        if ownership == Ownership::Owned && body.next_expiry_ms != u64::MAX {
-            // Whoever passed by while the slot was not served forgot about it.
-            self.chores.expiry_due(slot, body.next_expiry_ms);
-        }
-    }
-
-    /// A life of the slot ends with a group of its own: else a replay would join it to the next.
-    #[cold]
-    fn journal_drop(&self, slot: SlotId, body: &mut Body) {
-        body.index = OpIndex(body.index.0 + 1);
-        let Some(Recorder { journal, encode }) = self.recorder() else { return };
-        let mut group = Vec::new();
-        encode(&Op::Flush, &mut group);
-        body.journaled = journal.leave(slot, body.epoch, body.index, &group).at;
-    }
-
-    #[cold]
-    fn let_go(&self, room: &Room, body: &mut Body) {
-        self.totals.bytes.fetch_sub(body.bytes() as i64, Ordering::Relaxed);
-        let table = std::mem::take(&mut body.keys.table);
-        body.boxed_bytes = 0;
-        body.next_expiry_ms = u64::MAX;
-        self.totals.keys.fetch_sub(table.len() as i64, Ordering::Relaxed);
-        self.totals.expiring.fetch_sub(table.expiring() as i64, Ordering::Relaxed);
-        room.publish_hint(body);
-        self.chores.free_table(table);
     }
 
     /// The relation and epoch of a slot as installed.
@@ -490,101 +397,5 @@ impl Room {
         if self.hint.load(Ordering::Relaxed) != raw {
             self.hint.store(raw, Ordering::Relaxed);
         }
-    }
-}
-
-/// Meets a table change: those who waited for the slot are refused if it is not ours.
-pub(crate) fn meet_change(body: &mut Body, ownership: Ownership, epoch: Epoch) {
-    if ownership != Ownership::Unknown {
-        body.epoch = epoch;
-    }
-    // Under a seal blocked clients stay blocked (PROTOCOL 4).
-    let refused = match ownership {
-        Ownership::Owned | Ownership::Sealed => return,
-        Ownership::Foreign => Refused::Moved,
-        Ownership::Unassigned => Refused::Unserved,
-        Ownership::Unknown => Refused::NoTable,
-    };
-    if let Some(mut hall) = body.hall.take() {
-        hall.evict(refused);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::slot::{Key, Op};
-    use crate::store::table::{Expiry, Table};
-
-    /// Notes what is due.
-    #[derive(Default)]
-    struct Due(Arc<Mutex<Vec<(SlotId, u64)>>>);
-
-    impl Chores for Due {
-        fn expiry_due(&self, slot: SlotId, at_ms: u64) {
-            self.0.lock().push((slot, at_ms));
-        }
-        fn free(&self, _: Box<Object>) {}
-        fn free_table(&self, _: Table<Object>) {}
-    }
-
-    #[test]
-    fn the_expiry_of_a_slot_that_comes_back_is_due_again() {
-        let (due, slot) = (Due::default(), SlotId::FIRST);
-        let noted = due.0.clone();
-        let rooms = Rooms::new(Box::new(due));
-        let (key, expiry) = (Key::new(b"k"), Expiry::At(7));
-        rooms.replay(slot, 1).apply(Op::SetString { key, value: b"v", expiry });
-        assert_eq!(std::mem::take(&mut *noted.lock()), [(slot, 7)]);
-        rooms.install(slot, Ownership::Unknown, Epoch(3));
-        assert!(noted.lock().is_empty(), "nobody serves it");
-        rooms.install(slot, Ownership::Owned, Epoch(3));
-        assert_eq!(std::mem::take(&mut *noted.lock()), [(slot, 7)]);
-    }
-
-    #[test]
-    fn content_keeps_its_epoch_while_the_node_has_no_seat() {
-        let (rooms, slot) = (Rooms::new(Box::new(Due::default())), SlotId::FIRST);
-        rooms.replay(slot, 1).set_place(Epoch(3), OpIndex(9));
-        rooms.install(slot, Ownership::Unknown, Epoch(8));
-        assert_eq!(rooms.read(slot).epoch(), Epoch(3));
-        rooms.install(slot, Ownership::Owned, Epoch(8));
-        assert_eq!(rooms.read(slot).epoch(), Epoch(8));
-    }
-
-    /// A slot with a key of epoch 3 in it, without a seat.
-    fn with_content(rooms: &Rooms, slot: SlotId) {
-        let mut replay = rooms.replay(slot, 1);
-        let (key, expiry) = (Key::new(b"k"), Expiry::Never);
-        replay.apply(Op::SetString { key, value: b"v", expiry });
-        replay.set_place(Epoch(3), OpIndex(1));
-    }
-
-    #[test]
-    fn content_of_a_former_life_is_let_go_before_it_is_served() {
-        let (rooms, slot) = (Rooms::new(Box::new(Due::default())), SlotId::FIRST);
-        for (since, kept) in [(3, true), (4, false)] {
-            with_content(&rooms, slot);
-            rooms.install_since(slot, Ownership::Owned, Epoch(9), TableVersion(since));
-            assert_eq!(rooms.totals.keys.load(Ordering::Relaxed) > 0, kept, "since {since}");
-            rooms.install(slot, Ownership::Unknown, Epoch(9));
-        }
-    }
-
-    /// The slot was another's while somebody was inside, and is ours again before he leaves.
-    #[test]
-    fn a_slot_that_went_and_came_back_behind_a_long_command_is_empty() {
-        let (rooms, slot) = (Rooms::new(Box::new(Due::default())), SlotId::FIRST);
-        with_content(&rooms, slot);
-        rooms.install_since(slot, Ownership::Owned, Epoch(3), TableVersion(2));
-        let Admit::Served(inside) = rooms.admit(slot, 1, Patience::Block) else {
-            panic!("it is ours")
-        };
-        rooms.install_since(slot, Ownership::Foreign, Epoch(4), TableVersion(4));
-        rooms.install_since(slot, Ownership::Owned, Epoch(5), TableVersion(5));
-        assert_eq!(inside.keys().len(), 1);
-        drop(inside);
-        assert!(rooms.looks_empty(slot));
-        assert_eq!(rooms.read(slot).index(), OpIndex(2), "the end of a life is a group");
     }
 }

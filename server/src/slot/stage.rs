@@ -17,7 +17,7 @@ use crate::slot::owned::Owned;
 use crate::slot::replay::Replay;
 use crate::slot::room::{Room, Rooms, Totals};
 use crate::store::object::Object;
-use crate::store::table::{EntryValue, Expiry, Old, ScanPos};
+use crate::store::table::{EntryValue, Expiry, Old, ScanPos, Table};
 
 /// The room of a slot that is being brought.
 pub struct Stage {
@@ -35,6 +35,13 @@ pub struct Staged {
     /// Unix ms; `None`: never.
     pub expiry: Option<u64>,
     value: StagedValue,
+}
+
+/// All that a stage holds, taken out of it.
+pub(super) struct Content {
+    pub(super) table: Table<Object>,
+    pub(super) boxed_bytes: usize,
+    pub(super) next_expiry_ms: u64,
 }
 
 enum StagedValue {
@@ -105,6 +112,18 @@ impl Stage {
         drop(hold);
         self.next = next;
         taken
+    }
+
+    /// Takes all of it out at once: nothing is copied.
+    pub(super) fn take_all(&self) -> Content {
+        let mut body = self.room.door.enter();
+        let (table, boxed_bytes) = (std::mem::take(&mut body.keys.table), body.boxed_bytes);
+        let next_expiry_ms = std::mem::replace(&mut body.next_expiry_ms, u64::MAX);
+        body.boxed_bytes = 0;
+        for total in [&self.totals.keys, &self.totals.expiring, &self.totals.bytes] {
+            total.store(0, Ordering::Relaxed);
+        }
+        Content { table, boxed_bytes, next_expiry_ms }
     }
 
     /// Frees what is in it, elsewhere if that takes long.

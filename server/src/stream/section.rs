@@ -17,7 +17,7 @@ use slots::{Epoch, OpIndex, SlotId};
 use super::bytes::{Broken, Bytes};
 use super::chunk::Chunk;
 use super::sink::{Mismatch, Sink, Unfinished};
-use crate::slot::{Replay, TappedGroup};
+use crate::slot::{BadStage, Bringer, Replay, TappedGroup};
 
 /// The kinds of frames as bytes.
 pub mod kind {
@@ -172,9 +172,24 @@ impl Arrival {
                 let end = SectionEnd::read(payload)?;
                 self.finish(end, room)?;
                 self.end = Some(end);
+                // What comes after the end finds all of the slot at its index.
+                self.sink = Sink::wary_whole(room.slot(), end.index);
                 Ok(())
             }
             other => Err(BadFrame::Kind(other)),
+        }
+    }
+
+    /// Applies an op group that comes after the end, in order, to the room of the section.
+    pub fn group(
+        &mut self,
+        (epoch, index): (Epoch, OpIndex),
+        group: &[u8],
+        room: &mut Replay<'_>,
+    ) -> Result<(), BadFrame> {
+        match self.end {
+            None => Err(BadFrame::Unfinished(Unfinished::Missing)),
+            Some(_) => Ok(self.sink.group(epoch, index, group, room)?),
         }
     }
 
@@ -201,5 +216,24 @@ impl Arrival {
             return Err(BadFrame::OtherKeys { expected: end.keys, got: keys });
         }
         Ok(())
+    }
+}
+
+impl Bringer for Arrival {
+    fn frame(&mut self, frame: &[u8], room: &mut Replay<'_>) -> Result<(), BadStage> {
+        Ok(Arrival::frame(self, frame, room)?)
+    }
+
+    fn end(&self) -> Option<(Epoch, OpIndex)> {
+        self.end.map(|end| (end.epoch, end.index))
+    }
+
+    fn group(
+        &mut self,
+        place: (Epoch, OpIndex),
+        group: &[u8],
+        room: &mut Replay<'_>,
+    ) -> Result<(), BadStage> {
+        Ok(Arrival::group(self, place, group, room)?)
     }
 }

@@ -135,6 +135,11 @@ impl Sink {
         Sink { coverage: Coverage::whole(index), ..Sink::new(slot) }
     }
 
+    /// The same for groups that anybody may have made.
+    pub(super) fn wary_whole(slot: SlotId, index: OpIndex) -> Sink {
+        Sink { trust: Trust::Anybody, ..Sink::whole(slot, index) }
+    }
+
     /// Installs a chunk: its range becomes what the chunk says. One that is known is passed over.
     pub fn chunk(&mut self, chunk: &Chunk<'_>, room: &mut Replay<'_>) -> Result<(), Mismatch> {
         let head = chunk.head();

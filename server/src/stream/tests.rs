@@ -17,7 +17,7 @@ use super::{Budget, Sink, Snapshot, put_op};
 use crate::command::NodeState;
 use crate::command::registry::registry;
 use crate::slot::room::Chores;
-use crate::slot::{Admit, Journal, Key, Op, Patience, Position, Rooms};
+use crate::slot::{Admit, Journal, Key, Op, Patience, Position, Rooms, Step};
 use crate::store::limits::{Encoding, Limits};
 use crate::store::object::Object;
 use crate::store::table::{EntryValue, Expiry, Table};
@@ -63,6 +63,10 @@ impl Journal for Tape {
     }
     fn leave(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
         self.append(slot, epoch, index, group)
+    }
+    fn step(&self, _: Step, slot: SlotId, _: (Epoch, OpIndex), _: &[u8]) -> Position {
+        // No part of the stream.
+        Position { lane: self.lane(slot), at: self.0.lock().len() as u64 + 1 }
     }
     fn lane(&self, slot: SlotId) -> u16 {
         slot.number() % 8

@@ -14,7 +14,8 @@ use crate::io::wal::{Crowd, Hooks, NodeWal, Policy, RunningWal};
 use crate::io::{checkpoint, clock};
 use crate::persist::checkpoint::{Progress, RoundAbout, RoundEdge, remove_leftovers, take};
 use crate::persist::log::{DiskError, Entry, Ids, Kind, Options, Sizes, Trust, WalDisk};
-use crate::slot::{Admit, Journal, Key, Op, Ownership, Patience, Position};
+use crate::persist::recovery::append_step;
+use crate::slot::{Admit, Journal, Key, Op, Ownership, Patience, Position, Step};
 use crate::store::table::Expiry;
 use crate::stream::put_op;
 use crate::stream::tests::{bare_rooms, dump};
@@ -63,6 +64,10 @@ impl Journal for ToLog {
     }
     fn leave(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
         self.put(Kind::Drop, (slot, epoch), index, group)
+    }
+    fn step(&self, step: Step, slot: SlotId, place: (Epoch, OpIndex), payload: &[u8]) -> Position {
+        let put = append_step(&self.0, step, slot, place, payload);
+        Position { lane: put.lane, at: put.at }
     }
     fn lane(&self, slot: SlotId) -> u16 {
         self.0.lane_of(slot)

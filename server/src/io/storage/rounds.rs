@@ -5,7 +5,7 @@
 //!                                        | fails: said, tried again after RETRY
 //! ```
 //! Not how one is taken (`persist/checkpoint`). Invariant: the log goes only up to where every lane
-//! was before the round, and only once the checkpoint is on the disk.
+//! was before the round, or to its oldest stage, and only once the checkpoint is on the disk.
 
 use std::io;
 use std::sync::Arc;
@@ -22,9 +22,10 @@ use crate::command::disk::{Begun, DiskFigures, NotBegun, save_points};
 use crate::io::clock;
 use crate::io::wal::{Folder, NotSynced, RunningWal};
 use crate::persist::checkpoint::{
-    Checkpoint, NotTaken, Progress, RoundAbout, RoundEdge, Taken, take,
+    Checkpoint, NotTaken, Progress, RoundAbout, RoundEdge, Taken, floors, take,
 };
 use crate::persist::log::{DiskError, Doing};
+use crate::slot::Rooms;
 
 /// How often the conditions that begin a round by itself are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -237,8 +238,7 @@ impl Storage {
     fn round(&self, node: &Arc<NodeState>) -> Result<Taken, NotTaken> {
         let Some(log) = self.log.lock().clone() else { return Err(NotTaken::GivenUp) };
         let is_anchor = std::mem::take(&mut self.rounds.state.lock().is_anchor);
-        let wal = log.wal();
-        let floors: Vec<u64> = (0..wal.lanes()).map(|lane| wal.tail(lane)).collect();
+        let floors = floors(log.wal(), &node.rooms);
         log.mark();
         let about = RoundAbout {
             ids: self.ids,
@@ -246,7 +246,7 @@ impl Storage {
             after: self.checkpoint.load(Ordering::SeqCst),
         };
         let folder = Folder::open(&self.checkpoint_dir)?;
-        let edge = Edge { storage: self, log: &log };
+        let edge = Edge { storage: self, log: &log, rooms: &node.rooms };
         let taken = take(&node.rooms, &folder, about, &edge).inspect_err(|error| {
             self.rounds.state.lock().is_anchor |= is_anchor;
             if let NotTaken::Disk(error) = error
@@ -269,6 +269,7 @@ impl Storage {
 struct Edge<'a> {
     storage: &'a Storage,
     log: &'a RunningWal,
+    rooms: &'a Rooms,
 }
 
 impl RoundEdge for Edge<'_> {
@@ -291,8 +292,7 @@ impl RoundEdge for Edge<'_> {
         })
     }
 
-    fn alone(&self, _: SlotId) -> TableVersion {
-        // Marks come with the first slot that has a second copy.
-        TableVersion(0)
+    fn alone(&self, slot: SlotId) -> TableVersion {
+        self.rooms.alone(slot)
     }
 }

@@ -145,6 +145,12 @@ impl Found {
                 "loaded from disk"
             );
         }
+        if !loaded.unadopted.is_empty() {
+            tracing::warn!(
+                slots = loaded.unadopted.len(),
+                "copies that were on their way to this node when it stopped are let go"
+            );
+        }
         if let Some(checkpoint) = &checkpoint {
             storage.rounds.found(checkpoint);
         }

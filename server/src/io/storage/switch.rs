@@ -62,11 +62,15 @@ impl Storage {
         if node.loading.is_active() {
             return Err("the node is loading".to_owned());
         }
+        if node.rooms.stage_counts().stages > 0 {
+            return Err("slots are on their way to this node: try again when they are here".into());
+        }
         let after = self.checkpoint.load(Ordering::SeqCst) + 1;
         let log = self.open_fresh(after).map_err(|error| error.to_string())?;
         self.begin_logging(&node, log);
         // Whoever was in a room then is out, and what it did is in no log.
         node.rooms.pass_all();
+        node.rooms.drop_unlogged_stages();
         self.rounds.order_anchor();
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! The journal of the rooms: each group they make is a record of the node's log.
+//! The journal of the rooms: each group they make, and each step of a slot beside them, is a record
+//! of the node's log.
 //!
 //! Not the log (`persist/log`), not the groups (`slot/journal`). Invariant: called under the slot's
-//! lock, so the records of a slot lie in the order of their indexes.
+//! lock, or its stage's, so the records of each lie in the order of their indexes.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use slots::{Epoch, OpIndex, SlotId};
 
 use super::NodeWal;
 use crate::persist::log::{self, Entry, Kind};
-use crate::slot::{Journal, Position};
+use crate::persist::recovery::append_step;
+use crate::slot::{Journal, Position, Step};
 
 /// The node's log as the rooms see it.
 #[derive(Clone, Debug)]
@@ -34,6 +36,10 @@ impl Journal for NodeJournal {
 
     fn leave(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
         of_slot(self.0.append_entry(Entry { kind: Kind::Drop, slot, epoch, index }, group))
+    }
+
+    fn step(&self, step: Step, slot: SlotId, place: (Epoch, OpIndex), payload: &[u8]) -> Position {
+        of_slot(append_step(&self.0, step, slot, place, payload))
     }
 
     fn lane(&self, slot: SlotId) -> u16 {

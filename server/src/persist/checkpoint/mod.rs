@@ -23,4 +23,6 @@ pub use format::{CHECKPOINT_FORMAT, SlotEntry};
 pub use read::{Checkpoint, Chunks};
 #[cfg(test)]
 pub(in crate::persist) use take::{Measure, take_by};
-pub use take::{Progress, RoundAbout, RoundEdge, Taken, remove_all, remove_leftovers, take};
+pub use take::{
+    Progress, RoundAbout, RoundEdge, Taken, floors, remove_all, remove_leftovers, take,
+};

@@ -16,7 +16,7 @@ use super::format::{
     FRAME_BYTES, MANIFEST_FILE, Manifest, PartAbout, PartHead, SlotEntry, Trailer, UNFINISHED_FILE,
     part_name, part_of, put_frame,
 };
-use crate::persist::log::{DiskError, Ids};
+use crate::persist::log::{DiskError, Ids, LogFile, Wal};
 use crate::slot::Rooms;
 use crate::stream::chunk::{Chunk, Head};
 use crate::stream::{Budget, Snapshot, Unreadable, empty_chunk};
@@ -98,6 +98,20 @@ pub fn take<D: CheckpointDisk>(
     edge: &dyn RoundEdge,
 ) -> Result<Taken, NotTaken> {
     take_by(Measure::default(), rooms, disk, about, edge)
+}
+
+/// Up to where each lane may go once a round that begins now is on the disk: its tail, or the begin
+/// of its oldest stage, whose content is in no checkpoint.
+pub fn floors<F: LogFile>(wal: &Wal<F>, rooms: &Rooms) -> Vec<u64> {
+    let mut floors: Vec<u64> = (0..wal.lanes()).map(|lane| wal.tail(lane)).collect();
+    // After the tails: a stage that was begun since lies behind them, and the round meets the room
+    // of one that has ended since.
+    for (slot, begun) in rooms.stage_begins() {
+        let floor = &mut floors[usize::from(wal.lane_of(slot))];
+        // A place within the record: the file it ends in is needed.
+        *floor = (*floor).min(begun - 1);
+    }
+    floors
 }
 
 /// How large the pieces of a checkpoint are. Tests have smaller ones.

@@ -44,11 +44,14 @@ pub enum Kind {
     /// A part of a group that is larger than a record. Written and put together by the log alone:
     /// nobody appends it, and no replay hands it over.
     GroupPart = 10,
+    /// The ops of a group that came to a stage after it was whole. Not `OpGroup`: files go by
+    /// their age, so a log may begin behind the begin of a stage that has ended.
+    StageGroup = 11,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::OpGroup,
         Kind::EpochStart,
         Kind::SafeMark,
@@ -59,6 +62,7 @@ impl Kind {
         Kind::StageComplete,
         Kind::Drop,
         Kind::GroupPart,
+        Kind::StageGroup,
     ];
 
     pub(super) fn parse(byte: u8) -> Option<Kind> {

@@ -25,6 +25,15 @@ pub enum LoadError {
         /// What is missing.
         unfinished: Unfinished,
     },
+    /// The log ends within a stage whose begin it does not have.
+    Headless(SlotId),
+    /// A group that is of the slot's content, as the end of the log says, does not fit it.
+    Group {
+        /// The slot.
+        slot: SlotId,
+        /// Why not.
+        reason: String,
+    },
 }
 
 impl fmt::Display for LoadError {
@@ -44,6 +53,19 @@ impl fmt::Display for LoadError {
             LoadError::Unfinished { slot, unfinished: Unfinished::Missing } => {
                 write!(f, "slot {}: a part of it is missing", slot.number())
             }
+            LoadError::Headless(slot) => write!(
+                f,
+                "slot {}: the write-ahead log ends within a copy of it that was on its way in, and \
+                 the begin of that copy is missing. Nothing was changed. What to do: manual, \
+                 chapter disk, `A damaged write-ahead log`",
+                slot.number()
+            ),
+            LoadError::Group { slot, reason } => write!(
+                f,
+                "slot {}: the write-ahead log does not fit the checkpoint: {reason}. Nothing was \
+                 changed. What to do: manual, chapter disk, `A damaged checkpoint`",
+                slot.number()
+            ),
         }
     }
 }

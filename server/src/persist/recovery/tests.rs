@@ -4,6 +4,8 @@
 
 mod rules;
 mod scripts;
+mod stage_walks;
+mod stages;
 mod walks;
 
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use super::*;
 use crate::persist::checkpoint::tests::ids;
 use crate::persist::log::sim::{SimDisk, SimFile};
 use crate::persist::log::{Keeper, Options, Recovery, Sizes, Trust, Wal};
-use crate::slot::{Journal, Position, Rooms};
+use crate::slot::{Journal, Position, Rooms, Step};
 use crate::testing::START_MS;
 
 /// Small enough that a few records fill a chunk, a few chunks a file.
@@ -52,6 +54,10 @@ impl Journal for ToLog {
     }
     fn leave(&self, slot: SlotId, epoch: Epoch, index: OpIndex, group: &[u8]) -> Position {
         self.put(Entry { kind: Kind::Drop, slot, epoch, index }, group)
+    }
+    fn step(&self, step: Step, slot: SlotId, place: (Epoch, OpIndex), payload: &[u8]) -> Position {
+        let position = append_step(&self.wal, step, slot, place, payload);
+        Position { lane: position.lane, at: position.at }
     }
     fn lane(&self, slot: SlotId) -> u16 {
         self.wal.lane_of(slot)

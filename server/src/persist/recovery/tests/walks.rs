@@ -20,9 +20,9 @@ use crate::stream::tests::bare_rooms;
 
 const SLOTS_USED: u16 = 7;
 
-type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn content(rooms: &Rooms, number: u16) -> Content {
+pub(super) fn content(rooms: &Rooms, number: u16) -> Content {
     let reading = rooms.read(slot(number));
     let entries = reading.table().iter().map(|entry| match entry.value() {
         EntryValue::Bytes(text) => (entry.key().to_vec(), text.to_vec()),
@@ -73,22 +73,22 @@ impl SlotModel {
 }
 
 /// A node that runs.
-struct Node {
-    rooms: Rooms,
-    keeper: RefCell<Keeper<SimDisk>>,
-    journal: Arc<ToLog>,
-    disks: Disks,
+pub(super) struct Node {
+    pub(super) rooms: Rooms,
+    pub(super) keeper: RefCell<Keeper<SimDisk>>,
+    pub(super) journal: Arc<ToLog>,
+    pub(super) disks: Disks,
     /// Number of the last checkpoint.
-    number: u64,
+    pub(super) number: u64,
 }
 
 impl Node {
-    fn wal(&self) -> Arc<Wal<SimFile>> {
+    pub(super) fn wal(&self) -> Arc<Wal<SimFile>> {
         Arc::clone(self.keeper.borrow().wal())
     }
 
     /// All that was journaled is synced.
-    fn sync_all(&self) -> Result<(), DiskError> {
+    pub(super) fn sync_all(&self) -> Result<(), DiskError> {
         let wal = self.wal();
         let tails: Vec<u64> = (0..LANES).map(|lane| wal.tail(lane)).collect();
         self.keeper.borrow_mut().tend()?;
@@ -396,6 +396,6 @@ fn the_node_dies_at_every_step_of_one_run() {
 }
 
 /// More of them: `SLOTD_RECOVERY_SEEDS=10000`.
-fn seeds(usual: u64) -> u64 {
+pub(super) fn seeds(usual: u64) -> u64 {
     std::env::var("SLOTD_RECOVERY_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
