@@ -4,8 +4,9 @@
 //!   Loader::new --> slot, of the checkpoint's, in any order and in parallel
 //!               --> record, of the log's lanes: those of a slot in order --> finish
 //! ```
-//! Not the threads (`io/recovery`); copies on their way in are in `stages`. After an error the rooms hold half a store: the node must not
-//! go on. Invariant: what `finish` returned for is each slot as its last record left it.
+//! Not the threads (`io/recovery`); copies on their way in are in `stages`. After an error the
+//! rooms hold half a store: the node must not go on. Invariant: what `finish` returned for is each
+//! slot as its last record left it.
 
 mod error;
 mod stages;

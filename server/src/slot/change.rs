@@ -3,8 +3,8 @@
 //! ```text
 //!  install_since --word, note--> meet: stage adopted | stage dropped | keys kept | keys let go
 //! ```
-//! Not the word and its note (`door`), nor who decides (`command`). Invariant: a change is met once,
-//! before anybody is admitted by it; a stage is adopted or ended in the same hold.
+//! Not the word and its note (`door`), nor who decides (`command`). Invariant: a change is met
+//! once, before anybody is admitted by it; a stage is adopted or ended in the same hold.
 
 use std::sync::atomic::Ordering;
 

@@ -121,7 +121,7 @@ impl Model {
         }
         let kind = self.dice.below(16);
         match model.moving.as_ref().map(|moving| moving.is_whole) {
-            None if kind < 5 => self.take_over(node, number, kind % 2 == 0),
+            None if kind < 5 => self.take_over(node, number, kind.is_multiple_of(2)),
             None => self.begin(node, number),
             Some(is_whole) => match kind {
                 0 => {
