@@ -162,10 +162,8 @@ impl Rooms {
         if !body.keys.is_empty() {
             self.let_go(room, body);
         }
-        if let Some(mut hall) = body.hall.take() {
-            // They came in a former life of the slot: they find it here again.
-            hall.evict(Refused::Moved);
-        }
+        // Whoever waited was sent away when the slot was met as another's, before the stage began.
+        assert!(body.hall.is_none(), "somebody waits in a slot that was on its way in");
         body.keys.table = content.table;
         body.boxed_bytes = content.boxed_bytes;
         body.next_expiry_ms = content.next_expiry_ms;

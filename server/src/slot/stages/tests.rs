@@ -420,3 +420,33 @@ fn the_newest_alone_mark_is_kept() {
     assert_eq!(bench.rooms.alone(SLOT), TableVersion(9));
     assert_eq!(bench.journal.steps().len(), 3);
 }
+
+#[test]
+fn a_group_that_was_taken_is_in_the_room_whoever_comes_meanwhile() {
+    for _ in 0..100 {
+        let bench = Bench::new();
+        let stage = bench.whole(&["a"]);
+        let last = std::thread::scope(|scope| {
+            let fill = scope.spawn(|| {
+                let mut last = 40;
+                loop {
+                    let place = (Epoch(7), OpIndex(last + 1));
+                    match stage.group(&bench.rooms, place, &group("c"), NOW_MS) {
+                        Ok(_) => last += 1,
+                        Err(StageRefused::Ended) => return last,
+                        Err(refused) => panic!("{refused}"),
+                    }
+                }
+            });
+            while stage.place().1 < OpIndex(44) {
+                std::hint::spin_loop();
+            }
+            bench.install(Ownership::Owned, 9, StageFate::Adopt);
+            assert!(bench.keys().contains(&"c".to_owned()), "nobody finds the room without it");
+            fill.join().expect("it ends")
+        });
+        assert_eq!(bench.place(), (9, last));
+        assert_eq!(bench.journal.steps().last(), Some(&(Step::Adopted, 9, last)));
+        bench.check();
+    }
+}
