@@ -485,7 +485,7 @@ fn a_node_that_slots_move_to_dies_anywhere_again_and_again() {
 #[test]
 fn a_node_that_slots_move_to_dies_after_every_call_to_the_disk() {
     let mut counts = Counts::default();
-    for steps in 0..300 {
+    for steps in 0..500 {
         for seed in 0..seeds(60) / 60 {
             lives(20_000 + seed, 2, Some(steps), &mut counts);
         }
