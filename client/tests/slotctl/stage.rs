@@ -74,10 +74,10 @@ impl Stage {
     }
 
     /// The nodes; `change` may answer in their place.
-    pub(crate) fn nodes(
-        &self,
-        change: impl Fn(usize, &str, &mut State) -> Option<Reaction> + Clone + Send + Sync + 'static,
-    ) -> Vec<Fake> {
+    pub(crate) fn nodes<C>(&self, change: C) -> Vec<Fake>
+    where
+        C: Fn(usize, &str, &mut State) -> Option<Reaction> + Clone + Send + Sync + 'static,
+    {
         let stage = self.clone();
         cluster(move |n, line, status| {
             let mut state = stage.state();

@@ -43,10 +43,10 @@ A password is never taken from the command line, which other users of a machine 
 ## Questions
 
 `move`, `cancel`, `drain`, `undo`, `node remove`, `node lost`, `restore` and `recover` show what
-they will do and ask first, on a terminal only. Elsewhere, and with `--json`, they are refused (exit 1)
-unless `--yes` is given. What cannot be undone (`node lost --accept-loss` of a node that has the
-only copy of slots, and `recover`) wants the node's name or the cluster's id typed, or given as
-`--confirm`; `--yes` is not enough.
+they will do and ask first, on a terminal only. Elsewhere, and with `--json`, they are refused
+(exit 1) unless `--yes` is given. What cannot be undone (`node lost --accept-loss` of a node that
+has the only copy of slots, and `recover`) wants the node's name or the cluster's id typed, or given
+as `--confirm`; `--yes` is not enough.
 
 ## JSON
 

@@ -281,6 +281,7 @@ impl Watch {
             blocked: blocked.collect(),
             silent: silent.collect(),
             seconds: now.as_secs_f64(),
+            took: took(here.iter().map(|(_, at)| *at)),
         }
     }
 
@@ -295,6 +296,13 @@ impl Watch {
     pub(crate) fn left(&self) -> SlotRanges {
         union(self.courses.iter().map(|course| &course.left))
     }
+}
+
+/// How long it took by the nodes' own clocks, which know of the time before it was watched, too;
+/// `None`: one has not ended or does not say.
+fn took<'a>(here: impl Iterator<Item = &'a MoveHere>) -> Option<Duration> {
+    let each = here.map(|at| at.ended_ms.checked_sub(at.begun_ms).filter(|_| at.ended.is_some()));
+    each.collect::<Option<Vec<u64>>>()?.into_iter().max().map(Duration::from_millis)
 }
 
 /// Seconds until the slowest is done, rounded up; `None`: one has no rate yet.
@@ -345,6 +353,9 @@ pub(crate) struct Progress {
     pub(crate) silent: Vec<String>,
     /// Since the watching began.
     pub(crate) seconds: f64,
+    /// How long all of it took, once it is over.
+    #[serde(skip)]
+    pub(crate) took: Option<Duration>,
 }
 
 /// Says when it is time again.

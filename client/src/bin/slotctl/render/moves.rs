@@ -108,17 +108,14 @@ pub(crate) fn summary(summary: &Summary<'_>, paint: Paint) -> String {
     for end in *ends {
         end_lines(end, &mut line);
     }
+    let time = at.took.unwrap_or(Duration::from_secs_f64(at.seconds.max(0.0)));
+    let seconds = format!("{:.1} s", time.as_secs_f64());
     let sent = match at.keys {
         Some(_) => {
-            let time = Duration::from_secs_f64(at.seconds.max(0.0));
-            format!(
-                "{}, {} in {:.1} s; ",
-                keys_text(at.keys_moved),
-                rate(at.bytes_sent, time),
-                at.seconds
-            )
+            let (keys, bytes) = (keys_text(at.keys_moved), rate(at.bytes_sent, time));
+            format!("{keys}, {bytes} in {seconds}; ")
         }
-        None => format!("{:.1} s; ", at.seconds),
+        None => format!("{seconds}; "),
     };
     let pause = match (at.longest_pause_us, at.keys) {
         (_, None) => "the pause of writes was not told".into(),

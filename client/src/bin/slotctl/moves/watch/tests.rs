@@ -180,6 +180,22 @@ fn several_moves_are_over_when_the_last_is() {
 }
 
 #[test]
+fn the_whole_time_is_the_nodes_own() {
+    let at = |ended: Option<&str>, ended_ms| MoveHere {
+        ended: ended.map(str::to_owned),
+        begun_ms: 1_000,
+        ended_ms,
+        ..MoveHere::default()
+    };
+    let took = |parts: &[MoveHere]| super::took(parts.iter());
+    assert_eq!(took(&[]), None);
+    let (fast, slow) = (at(Some("moved"), 2_000), at(Some("moved"), 6_000));
+    assert_eq!(took(&[fast.clone(), slow]), Some(seconds(5)));
+    assert_eq!(took(&[fast.clone(), at(None, 0)]), None);
+    assert_eq!(took(&[fast, at(Some("moved"), 0)]), None);
+}
+
+#[test]
 fn lines_come_at_once_and_then_by_the_clock() {
     let mut every = Every::new(seconds(5));
     let due: Vec<u64> = (0..12).filter(|now| every.is_due(seconds(*now))).collect();
