@@ -4,7 +4,8 @@
 //! answers has the table in which the last slot went over.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -289,6 +290,19 @@ fn who_detaches_is_told_how_to_watch() {
     assert_eq!(names(&events(&ended.out)), ["plan", "begun"]);
 }
 
+/// Its exit code; one that does not end in time is killed.
+fn exit_within(child: &mut Child, time: Duration) -> Option<i32> {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        if let Some(status) = child.try_wait().expect("it is ours") {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("it is ours");
+    child.wait().expect("it was killed").code()
+}
+
 #[test]
 fn ctrl_c_ends_the_watching_and_not_the_move() {
     let stage = Stage::new();
@@ -303,8 +317,8 @@ fn ctrl_c_ends_the_watching_and_not_the_move() {
         while !next().contains("0 of ") {}
         let pid = child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().expect("it runs").success());
+        assert_eq!(exit_within(&mut child, Duration::from_secs(20)), Some(3));
         let last = next();
-        assert_eq!(child.wait().expect("it ends").code(), Some(3));
         assert!(
             last.starts_with("slotctl: interrupted: no slot moved yet, 4 (100-103) to go; move")
         );
