@@ -275,3 +275,106 @@ pub struct RestoreStep {
     /// Keys that clients had written since the first step: theirs stayed.
     pub kept: u64,
 }
+
+/// Reply to `SLOTD MOVE`: the order as it stands now.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MoveBegun {
+    /// The table's version on the answering node after it.
+    pub table_version: u64,
+    /// Id of the move.
+    pub id: String,
+    /// The node the slots move to.
+    pub to: String,
+    /// What people call it.
+    pub to_name: String,
+    /// The slots that are under this move now.
+    pub slots: String,
+    /// Who owns them.
+    pub sources: Vec<MoveSource>,
+    /// Was anything changed? `false`: they were under it already.
+    pub changed: bool,
+    /// A sentence for people.
+    pub text: String,
+    /// Slots that were asked for and are not under it, with the reason.
+    pub refused: Vec<RefusedSlots>,
+}
+
+/// A node that slots move away from.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MoveSource {
+    /// Its id.
+    pub node: String,
+    /// What people call it.
+    pub name: String,
+    /// The slots it owns, of those that are to go.
+    pub slots: String,
+}
+
+/// Reply to `SLOTD MOVES`: the moves that the answering node knows.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Moves {
+    /// The table's version on the answering node.
+    pub table_version: u64,
+    /// Those under way, and for a while those that ended on this node.
+    pub moves: Vec<MoveStatus>,
+}
+
+/// A move.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MoveStatus {
+    /// Its id.
+    pub id: String,
+    /// The node the slots move to.
+    pub to: String,
+    /// What people call it.
+    pub to_name: String,
+    /// The slots that are still to go; empty: it is over.
+    pub left: String,
+    /// Who owns what is left.
+    pub sources: Vec<MoveSource>,
+    /// How far the answering node is with what it moves away; `null`: it moves nothing of it.
+    pub here: Option<MoveHere>,
+}
+
+/// How far a node is with the slots it moves away.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MoveHere {
+    /// The slots.
+    pub slots: u32,
+    /// Of them those that went over.
+    pub slots_moved: u32,
+    /// Keys in the slots.
+    pub keys: u64,
+    /// Keys that the target has.
+    pub keys_moved: u64,
+    /// Bytes of keys and values in the slots.
+    pub bytes: u64,
+    /// Bytes that were sent.
+    pub bytes_sent: u64,
+    /// Bytes a second, lately.
+    pub rate: u64,
+    /// Op groups that the target lacks.
+    pub lag: u64,
+    /// The longest time that writes of a slot waited for its hand-over, us.
+    pub longest_pause_us: u64,
+    /// Slots whose copy is being made.
+    pub copying: u32,
+    /// Slots whose target is about to be in sync.
+    pub joining: u32,
+    /// Slots that are sealed for their hand-over.
+    pub sealed: u32,
+    /// Why nothing goes on; `null`: it does.
+    pub blocked: Option<String>,
+    /// When it began here, unix ms.
+    pub begun_ms: u64,
+    /// `moved`, `cancelled` or `lost` (the slots went another way): what became of it; `null`: it
+    /// is under way.
+    pub ended: Option<String>,
+    /// When it ended here, unix ms; 0: not yet.
+    pub ended_ms: u64,
+}

@@ -14,7 +14,7 @@
 //!        apply.rs      settings and nodes (apply/nodes), starts (apply/boot), slots (apply/slots)
 //!        invariant.rs  checked on every row before it is installed
 //!        verdict.rs    accepted or refused, slot by slot, with the reason; possible losses
-//!   placement.rs       the slots a new cluster begins with
+//!   placement.rs       the slots a new cluster begins with; who takes those of a draining node
 //!   admin.rs           what nodes answer to operators' tools, as JSON
 //! ```
 //! Versions tie it together: the index of a log entry is the table's version; a slot's epoch and
@@ -53,7 +53,7 @@ pub use node::{
     MAX_HOST_BYTES, MAX_LABEL_KEY_BYTES, MAX_LABEL_VALUE_BYTES, MAX_LABELS, MAX_NAME_BYTES,
     MAX_WEIGHT, NodeRow, NodeState, TextField,
 };
-pub use placement::even_split;
+pub use placement::{Taker, even_split, spread};
 pub use ranges::{RangeError, SlotRange, SlotRanges};
 pub use redirect::{Redirect, RedirectHost, RedirectKind};
 pub use row::{LastRemoved, RemovalCause, SlotMove, SlotRow};

@@ -1,8 +1,8 @@
-//! Which slots a new cluster's nodes begin with.
+//! Which slots a new cluster's nodes begin with, and who takes the slots of a node that drains.
 //!
-//! Not planning: nothing here knows weights, labels or what a node owns already.
+//! Not planning: nothing here knows labels, keys or followers.
 //!
-//! Invariant: the parts are disjoint, contiguous and cover all 16,384 slots.
+//! Invariant: the parts are disjoint and cover the slots that were to be given.
 
 use crate::ranges::{SlotRange, SlotRanges};
 use crate::slot::{SLOTS, SlotId};
@@ -28,9 +28,65 @@ fn part(from: usize, to: usize) -> SlotRanges {
     range.map_or_else(SlotRanges::new, SlotRanges::from)
 }
 
+/// A node that may take slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taker {
+    /// Its share, relative to the others'; 0: it takes none.
+    pub weight: u32,
+    /// Slots it has already.
+    pub has: usize,
+}
+
+/// Who takes which of `slots`: each slot in turn is due to who has least for its weight (the first
+/// of equals), and each taker's part lies together. Empty parts if nobody may take any.
+pub fn spread(slots: &SlotRanges, takers: &[Taker]) -> Vec<SlotRanges> {
+    let mut given = vec![0_usize; takers.len()];
+    for _ in 0..slots.count() {
+        let able = (0..takers.len()).filter(|at| takers[*at].weight > 0);
+        let after = |at: usize| (takers[at].has + given[at] + 1) as u128;
+        let least = able.min_by(|a, b| {
+            // a has less for its weight: after(a) / weight(a) < after(b) / weight(b).
+            let (left, right) = (u128::from(takers[*b].weight), u128::from(takers[*a].weight));
+            (after(*a) * left).cmp(&(after(*b) * right))
+        });
+        let Some(least) = least else { break };
+        given[least] += 1;
+    }
+    let mut rest = slots.iter();
+    given.into_iter().map(|count| rest.by_ref().take(count).collect()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check_spread(slots: &str, takers: &[(u32, usize)], parts: &[&str]) {
+        let slots =
+            if slots.is_empty() { SlotRanges::new() } else { slots.parse().expect("slots") };
+        let takers: Vec<Taker> =
+            takers.iter().map(|(weight, has)| Taker { weight: *weight, has: *has }).collect();
+        let spread: Vec<String> =
+            super::spread(&slots, &takers).iter().map(SlotRanges::to_string).collect();
+        assert_eq!(spread, parts);
+    }
+
+    #[test]
+    fn who_has_least_for_its_weight_takes_most() {
+        check_spread("0-9", &[(100, 0), (100, 0)], &["0-4", "5-9"]);
+        check_spread("0-9", &[(100, 6), (100, 0)], &["0-1", "2-9"]);
+        check_spread("0-9", &[(100, 100), (100, 0)], &["", "0-9"]);
+        check_spread("0-8", &[(200, 0), (100, 0)], &["0-5", "6-8"]);
+        check_spread("3,7,9", &[(1, 0), (1, 0), (1, 0)], &["3", "7", "9"]);
+        check_spread("0-2", &[(0, 0), (5, 900), (0, 0)], &["", "0-2", ""]);
+        check_spread("10923-16383", &[(100, 5461), (100, 5462)], &["10923-13653", "13654-16383"]);
+    }
+
+    #[test]
+    fn nobody_or_nothing_leaves_empty_parts() {
+        check_spread("0-9", &[], &[]);
+        check_spread("0-9", &[(0, 0)], &[""]);
+        check_spread("", &[(1, 0)], &[""]);
+    }
 
     fn check(nodes: usize, parts: &[&str]) {
         let split: Vec<String> = even_split(nodes).iter().map(SlotRanges::to_string).collect();

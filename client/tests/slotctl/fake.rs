@@ -75,7 +75,7 @@ impl Fake {
 
     /// The requests that are orders.
     pub(crate) fn orders(&self) -> Vec<String> {
-        let looks = ["STATUS", "SLOTS", "HISTORY", "EXPLAIN", "STALE"];
+        let looks = ["STATUS", "SLOTS", "HISTORY", "EXPLAIN", "STALE", "MOVES"];
         let order = |line: &String| !looks.iter().any(|look| line.contains(look));
         self.asked().into_iter().filter(order).collect()
     }

@@ -7,7 +7,9 @@
 
 mod backups;
 mod fake;
+mod moves;
 mod orders;
+mod stage;
 mod views;
 
 use std::net::TcpListener;
@@ -45,7 +47,7 @@ impl Run {
         self.with("SLOTCTL_SERVER", address)
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_slotctl"));
         for variable in ["SLOTCTL_SERVER", "SLOTCTL_PASSWORD", "NO_COLOR"] {
             command.env_remove(variable);

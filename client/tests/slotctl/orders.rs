@@ -46,8 +46,9 @@ fn bad_arguments_are_named_and_reach_no_node() {
         ("abc", "slots 'abc' are malformed"),
     ] {
         slotctl(&["assign", slots, "node-a"]).at(&nodes[0]).fails(2, why);
+        slotctl(&["move", slots, "node-a"]).at(&nodes[0]).fails(2, why);
     }
-    slotctl(&["move", "1", "node-a"]).at(&nodes[0]).fails(2, "unrecognized subcommand 'move'");
+    slotctl(&["migrate", "1", "node-a"]).at(&nodes[0]).fails(2, "unrecognized subcommand");
     for node in &nodes {
         assert_eq!(node.asked(), Vec::<String>::new());
     }

@@ -234,7 +234,7 @@ fn errors_are_json_too() {
     for (words, address, exit, why) in [
         (vec!["status", "--json"], at.1.clone(), 1, "not today"),
         (vec!["--json", "assign", "16384", "node-a"], at.1.clone(), 2, "slots '16384'"),
-        (vec!["--json", "move", "1", "node-a"], at.1.clone(), 2, "'move'"),
+        (vec!["--json", "migrate", "1", "node-a"], at.1.clone(), 2, "'migrate'"),
         (vec!["slots", "--json"], nobody(), 4, "connection refused"),
     ] {
         let ended = slotctl(&words).with(at.0, address).end();

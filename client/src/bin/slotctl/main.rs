@@ -6,9 +6,10 @@
 //!                     |                  v
 //!                     +--> plan, confirm, survey, health --> render --> text or JSON, Exit
 //!                     +--> backup: what goes between nodes and a folder, many streams at once
+//!                     +--> moves: what is known of slots on their way, and what follows from it
 //! ```
 //! Not the server's side: `SLOTD` in its command table answers. Invariant: each run prints one
-//! answer or one error line, and ends with a code of the one table in `exit`.
+//! answer or one error line, after the events of what it watched, and ends with a code of `exit`.
 
 mod args;
 mod backup;
@@ -18,6 +19,7 @@ mod edge;
 mod exit;
 mod find;
 mod health;
+mod moves;
 mod names;
 mod plan;
 mod render;

@@ -3,7 +3,7 @@
 //! Not the sending. Invariant: a request that may be sent again elsewhere after its answer got
 //! lost does no more the second time than the first.
 
-use slots::{NodeId, SlotRanges};
+use slots::{MoveId, NodeId, SlotRanges};
 
 /// A question or an order to one node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +29,8 @@ pub(crate) enum Request {
     },
     /// What the node has to back up.
     BackupSlots,
+    /// The moves under way, and how far the node is with what it gives away.
+    Moves,
     /// A change.
     Order(Order),
 }
@@ -75,6 +77,17 @@ pub(crate) enum Order {
         /// The table version this was decided at.
         seen: u64,
     },
+    /// Slots go over to a node.
+    Move {
+        /// Which.
+        slots: SlotRanges,
+        /// Where they go.
+        to: NodeId,
+        /// May the target keep writes less safe?
+        safety: Safety,
+    },
+    /// A move ends where it is.
+    Cancel(MoveId),
     /// The node begins a new generation of the cluster with what it knows.
     Recover {
         /// The cluster it must be of.
@@ -89,6 +102,15 @@ pub(crate) enum Loss {
     Refused,
     /// The operator says so.
     Accepted,
+}
+
+/// How safe the target of a move must keep writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Safety {
+    /// As safe as the source.
+    Kept,
+    /// Less will do.
+    MayWeaken,
 }
 
 /// What to do when a node gives no answer to a request.
@@ -113,7 +135,9 @@ impl Request {
     pub(crate) const fn retry(&self) -> Retry {
         match self {
             // Carried out already, the same `seen` would be refused: that is no answer.
-            Request::Order(Order::Assign { .. }) => Retry::IfUnsent,
+            Request::Order(Order::Assign { .. } | Order::Move { .. } | Order::Cancel(_)) => {
+                Retry::IfUnsent
+            }
             Request::Order(Order::Recover { .. }) => Retry::Never,
             _ => Retry::Elsewhere,
         }
@@ -133,6 +157,7 @@ impl Request {
             Request::Stale { counters: Counters::Keep } => vec!["STALE".into()],
             Request::Stale { counters: Counters::Reset } => vec!["STALE".into(), "RESET".into()],
             Request::BackupSlots => vec!["BACKUP".into(), "SLOTS".into()],
+            Request::Moves => vec!["MOVES".into()],
             Request::Order(order) => order.words(),
         };
         std::iter::once("SLOTD".to_owned()).chain(text).map(String::into_bytes).collect()
@@ -169,6 +194,12 @@ impl Order {
                 let (slots, node) = (slots.to_string(), node.to_string());
                 vec!["ASSIGN".into(), slots, node, "SEEN".into(), seen.to_string()]
             }
+            Order::Move { slots, to, safety } => {
+                let mut words = vec!["MOVE".into(), slots.to_string(), to.to_string()];
+                words.extend((*safety == Safety::MayWeaken).then(|| "ALLOW-WEAKER".to_owned()));
+                words
+            }
+            Order::Cancel(id) => vec!["CANCEL".into(), id.to_string()],
             Order::Recover { cluster } => vec!["RECOVER".into(), cluster.clone()],
         }
     }
@@ -196,6 +227,7 @@ mod tests {
         check(Request::Stale { counters: Counters::Keep }, "SLOTD STALE");
         check(Request::Stale { counters: Counters::Reset }, "SLOTD STALE RESET");
         check(Request::BackupSlots, "SLOTD BACKUP SLOTS");
+        check(Request::Moves, "SLOTD MOVES");
     }
 
     #[test]
@@ -225,6 +257,10 @@ mod tests {
         let slots = "0-5,9".parse().expect("slots");
         let assign = Order::Assign { slots, node: id, seen: 7 };
         order(assign, &format!("SLOTD ASSIGN 0-5,9 {hex} SEEN 7"));
+        let order_of = |safety| Order::Move { slots: SlotRanges::all(), to: id, safety };
+        order(order_of(Safety::Kept), &format!("SLOTD MOVE 0-16383 {hex}"));
+        order(order_of(Safety::MayWeaken), &format!("SLOTD MOVE 0-16383 {hex} ALLOW-WEAKER"));
+        order(Order::Cancel(MoveId::from_bytes([0xcd; 8])), "SLOTD CANCEL cdcdcdcdcdcdcdcd");
         order(Order::Recover { cluster: "c1".into() }, "SLOTD RECOVER c1");
     }
 
@@ -235,6 +271,8 @@ mod tests {
         assert_eq!(Request::Order(Order::Remove(id)).retry(), Retry::Elsewhere);
         let assign = Order::Assign { slots: SlotRanges::all(), node: id, seen: 1 };
         assert_eq!(Request::Order(assign).retry(), Retry::IfUnsent);
+        let cancel = Order::Cancel(MoveId::from_bytes([1; 8]));
+        assert_eq!(Request::Order(cancel).retry(), Retry::IfUnsent);
         let recover = Order::Recover { cluster: String::new() };
         assert_eq!(Request::Order(recover).retry(), Retry::Never);
     }

@@ -13,9 +13,10 @@ use super::{Cli, page};
 use crate::exit::{self, Failure};
 
 /// The verbs as `slotctl --help` and the manual list them.
-pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ("Look", &["status", "nodes", "slots", "explain", "history", "stale"]),
     ("Wait", &["wait-healthy"]),
+    ("Move slots", &["move", "moves", "cancel", "drain", "undo"]),
     (
         "Change",
         &[
@@ -236,8 +237,11 @@ mod tests {
             ("5,", "empty piece"),
             ("''", "<SLOTS>"),
         ] {
-            let text = mistake(&format!("slotctl assign {bad} node-a"));
-            assert!(text.contains(why) && text.contains("slotctl assign --help"), "{bad}: {text}");
+            for verb in ["assign", "move"] {
+                let text = mistake(&format!("slotctl {verb} {bad} node-a"));
+                let help = format!("slotctl {verb} --help");
+                assert!(text.contains(why) && text.contains(&help), "{bad}: {text}");
+            }
         }
     }
 
@@ -246,7 +250,10 @@ mod tests {
         for (line, why) in [
             ("slotctl", "no verb given"),
             ("slotctl node", "no verb given"),
-            ("slotctl move 1 node-a", "unrecognized subcommand 'move'"),
+            ("slotctl migrate 1 node-a", "unrecognized subcommand 'migrate'"),
+            ("slotctl move", "<SLOTS> <NODE>"),
+            ("slotctl move 1", "<NODE>"),
+            ("slotctl cancel", "<ID>"),
             ("slotctl statu", "tip: some similar subcommands exist: 'stale', 'status'"),
             ("slotctl node ad h:1", "'ad'"),
             ("slotctl assign", "<SLOTS> <NODE>"),

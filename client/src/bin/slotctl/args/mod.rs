@@ -4,6 +4,7 @@
 //! holds it), and a bad argument is refused before any node is asked.
 
 pub(crate) mod help;
+mod moves;
 pub(crate) mod page;
 pub(crate) mod values;
 
@@ -14,6 +15,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use slots::{Endpoint, MAX_WEIGHT, SlotRanges};
+
+pub(crate) use moves::{CancelArgs, DrainArgs, MoveArgs, MovesArgs, OrderArgs, UndoArgs};
 
 /// The operator's tool of slotd: looks at a cluster and changes it.
 #[derive(Parser, Debug)]
@@ -42,10 +45,11 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// Longest wait, such as 500ms, 5s or 2m: for the answer of a node [default: 3s, orders 60s];
-    /// for health in wait-healthy [default: 60s].
+    /// for a silent node that a watched move needs, and for health in wait-healthy [default: 60s].
     #[arg(long, global = true, value_name = "TIME", value_parser = values::duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Print one JSON value on one line; errors, too, as {"error":"...","exit":N}.
+    /// Print one JSON value on one line; errors, too, as {"error":"...","exit":N}. What is watched
+    /// prints an event a line.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Color: auto (on a terminal, if NO_COLOR is not set), always or never.
@@ -110,6 +114,38 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  slotctl assign 0-5460 node-a\n  \
                         slotctl assign 449,1200-1300 10.0.0.5:7001")]
     Assign(AssignArgs),
+    /// Move slots to a node while they serve.
+    ///
+    /// Shows what will go over, asks, and shows how far it is, until every node that can be reached
+    /// knows the new owner of every slot. Clients go on reading and writing; the writes of a slot
+    /// pause when it is handed over, for about a round trip. What is the node's already is no
+    /// error. Ctrl-C ends the watching and not the move.
+    #[command(after_help = "Examples:\n  slotctl move 1200-1300 node-c\n  \
+                        slotctl move 449,1200-1300 10.0.0.5:7001 --yes --detach")]
+    Move(MoveArgs),
+    /// List the moves under way and those that ended lately, or watch them.
+    ///
+    /// Every node is asked: each knows how far it is with what it gives away.
+    #[command(after_help = "Examples:\n  slotctl moves\n  slotctl moves 5f1c8a2e --follow")]
+    Moves(MovesArgs),
+    /// End a move: what has gone over stays there, the rest stays where it is.
+    #[command(after_help = "Examples:\n  slotctl cancel 5f1c8a2e00d1b7c4\n  \
+                        slotctl cancel 5f1c8a2e --yes")]
+    Cancel(CancelArgs),
+    /// Give a node nothing new and move its slots to the others, by their weights.
+    ///
+    /// One move for each node that takes some. Given again it goes on where it was. The node stays
+    /// in the cluster: `node remove` lets it go, `node undrain` lets it take slots again.
+    #[command(after_help = "Examples:\n  slotctl drain node-c\n  \
+                        slotctl drain 10.0.0.5:7001 --yes --detach --json")]
+    Drain(DrainArgs),
+    /// Move the slots of a move that is over back to where they came from.
+    ///
+    /// Where that is the history of the table tells; it keeps the newest 1000 changes. Slots that
+    /// have gone on to another node since are left alone.
+    #[command(after_help = "Examples:\n  slotctl undo 5f1c8a2e00d1b7c4\n  \
+                        slotctl undo 5f1c8a2e --yes")]
+    Undo(UndoArgs),
     /// Add, remove and change nodes.
     #[command(
         subcommand_required = true,

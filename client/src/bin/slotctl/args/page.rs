@@ -42,15 +42,16 @@ A password is never taken from the command line, which other users of a machine 
 
 ## Questions
 
-`node remove`, `node lost`, `restore` and `recover` show what they will do and ask first, on a
-terminal only. Elsewhere, and with `--json`, they are refused (exit 1) unless `--yes` is given. What
-cannot be undone (`node lost --accept-loss` of a node that has the only copy of slots, and
-`recover`) wants the node's name or the cluster's id typed, or given as `--confirm`; `--yes` is not
-enough.
+`move`, `cancel`, `drain`, `undo`, `node remove`, `node lost`, `restore` and `recover` show what
+they will do and ask first, on a terminal only. Elsewhere, and with `--json`, they are refused
+(exit 1) unless `--yes` is given. What cannot be undone (`node lost --accept-loss` of a node that
+has the only copy of slots, and `recover`) wants the node's name or the cluster's id typed, or given
+as `--confirm`; `--yes` is not enough.
 
 ## JSON
 
-With `--json` each verb prints one JSON value on one line of standard output. Fields may be added in
+With `--json` each verb prints one JSON value on one line of standard output; what is watched
+prints an event a line. Fields may be added in
 later versions and are not renamed or taken away; what is not known is `null`. An error is
 `{\"error\":\"a sentence\",\"exit\":N}`, on standard output, too.
 
@@ -67,6 +68,21 @@ later versions and are not renamed or taken away; what is not known is `null`. A
 - `backup`: an object of `dir`, `cluster`, `slots`, `slots_with_keys`, `keys`, `bytes`, `seconds`.
 - `restore`: an object of `dir`, `cluster`, `into`, `slots`, `slots_with_keys`, `keys`, `bytes`,
   `restored`, `expired`, `kept`, `seconds`; with `--check` without `into` and what follows `bytes`.
+- `move`, `drain`, `undo`, `moves --follow`: an event a line, an object whose `event` says which.
+  - `plan`, a line for each node that takes slots: `to`, `to_name`, `slots`, `slot_count`, `keys`,
+    `bytes`, `eta_s`, and `sources`, an array of `node`, `name`, `slots`, `slot_count`, `keys`,
+    `bytes`, `rate`, `error`.
+  - `begun`: the object of `SLOTD MOVE`. With `--detach` it is the last line.
+  - `progress`, once a second: `moves` (ids), `slots`, `slots_moved`, `keys`, `keys_moved`, `bytes`,
+    `bytes_sent`, `rate`, `eta_s`, `lag`, `longest_pause_us`, `copying`, `joining`, `sealed`,
+    `blocked` and `silent` (sentences), `seconds`. The last one before an error says what moved.
+  - `ended`: `outcome` (`moved`, `cancelled`, `lost`, or `nothing` where there was nothing to do);
+    `moves`, an array of `id`, `to`, `to_name`, `slots`, `moved`, `outcome`, `by` and `stayed`
+    (`owner`, `slots`); `refused`, an array of `slots` and `why`; `keys`, `bytes`,
+    `longest_pause_us`, `seconds`; `table_version`, and `nodes`, how many have it; `behind`, the
+    names of those that do not; `unreached`, an array of `node`, `name`, `error`.
+- `moves`: an array of `id`, `to`, `to_name`, `left`, `sources`, and `here`, what each node says of
+  what it gives away. `cancel`: as `assign`.
 - `demo stale-writer`: an object of `slotd` and `unchecked`, each with `written`, `refused`,
   `acknowledged`, `misplaced`, `not_found`; `stale_writes`, `refused_otherwise`,
   `refusals_counted_by_nodes`, `served_by_strangers`, `log_lines`, `faults`, `nodes`.

@@ -26,6 +26,11 @@ impl Bar {
         Bar { what, began: Instant::now(), is_watched, is_shown: false }
     }
 
+    /// Does a person look at it?
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
     /// Time since it began.
     pub(crate) fn time(&self) -> Duration {
         self.began.elapsed()
@@ -37,7 +42,8 @@ impl Bar {
             return;
         }
         self.is_shown = true;
-        let line = format!("\r\x1b[K{} {} {note}", self.what, drawn(done, whole));
+        // Without wrapping a line that is too long for the terminal stays one line.
+        let line = format!("\r\x1b[K\x1b[?7l{} {} {note}\x1b[?7h", self.what, drawn(done, whole));
         let mut err = io::stderr().lock();
         // A terminal that goes away takes the bar with it.
         let _ = err.write_all(line.as_bytes()).and_then(|()| err.flush());

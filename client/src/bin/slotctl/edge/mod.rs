@@ -7,6 +7,7 @@
 mod bar;
 mod connect;
 pub(crate) mod folder;
+mod interrupt;
 mod terminal;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub(crate) use bar::Bar;
 pub(crate) use connect::{Connection, Login, Trouble};
+pub(crate) use interrupt::Interrupt;
 pub(crate) use terminal::Terminal;
 
 use crate::exit::Failure;

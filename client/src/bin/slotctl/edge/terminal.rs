@@ -5,6 +5,8 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use serde::Serialize;
+
 use crate::confirm::Person;
 
 /// The three streams of the process.
@@ -45,8 +47,22 @@ impl Terminal {
 
     /// Says a line on standard error.
     pub(crate) fn note(&mut self, text: &str) {
+        let mut err = io::stderr().lock();
+        // A bar may stand in this line.
+        let clear = if err.is_terminal() { "\r\x1b[K" } else { "" };
         // If nobody can be told, nobody can be told of that either.
-        let _ = writeln!(io::stderr().lock(), "slotctl: {text}");
+        let _ = writeln!(err, "{clear}slotctl: {text}");
+    }
+
+    /// Writes an event for a program, a line; nothing where people read.
+    pub(crate) fn event(&mut self, event: &impl Serialize) {
+        if !self.quiet {
+            return;
+        }
+        let line = serde_json::to_string(event).map_err(io::Error::other);
+        if let Err(error) = line.and_then(|line| self.out(&format!("{line}\n"))) {
+            self.note(&format!("an event cannot be written: {error}"));
+        }
     }
 
     /// Shows the lines of a plan, unless a program reads the output.

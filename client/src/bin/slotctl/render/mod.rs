@@ -3,9 +3,11 @@
 //! Not what is shown (the files below). Invariant: the same text with and without color.
 
 pub(crate) mod lists;
+pub(crate) mod moves;
 pub(crate) mod status;
 
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Whether to color.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +116,25 @@ pub(crate) fn count(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
+/// Bytes, and bytes a second.
+pub(crate) fn rate(bytes: u64, time: Duration) -> String {
+    let seconds = time.as_secs_f64().max(0.001);
+    format!("{}, {}/s", size(bytes), size((bytes as f64 / seconds) as u64))
+}
+
+/// Bytes in a unit that people read.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} bytes");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
 /// A moment as `2026-11-30 17:59:19` in UTC; `never` for 0.
 pub(crate) fn moment(unix_ms: u64) -> String {
     if unix_ms == 0 {
@@ -208,5 +229,13 @@ mod tests {
         }
         assert_eq!(moment(0), "never");
         assert!(moment(u64::MAX).ends_with(":51"), "{}", moment(u64::MAX));
+    }
+
+    #[test]
+    fn sizes_are_read_by_people() {
+        assert_eq!(size(1023), "1023 bytes");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(5 << 40), "5.0 TiB");
+        assert_eq!(rate(4096, Duration::from_secs(2)), "4.0 KiB, 2.0 KiB/s");
     }
 }

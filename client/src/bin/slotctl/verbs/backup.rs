@@ -6,7 +6,7 @@
 use serde::Serialize;
 use slots::SlotId;
 
-use super::carry::{self, Found, rate};
+use super::carry::{self, Found};
 use super::{Session, Shown};
 use crate::args::BackupArgs;
 use crate::backup::manifest::{BACKUP_FORMAT, Manifest, PartEntry, Section};
@@ -16,7 +16,7 @@ use crate::cluster::Door;
 use crate::edge::folder::NewFolder;
 use crate::edge::{self, Connection, Quiet};
 use crate::exit::{Exit, Failure};
-use crate::render::count;
+use crate::render::{count, rate};
 
 /// What a backup came to.
 #[derive(Serialize)]

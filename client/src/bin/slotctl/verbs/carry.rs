@@ -16,6 +16,7 @@ use crate::cluster::Door;
 use crate::edge::{self, Bar, Connection, Deadline};
 use crate::exit::{Exit, Failure};
 use crate::names;
+use crate::render::rate;
 use crate::request::Request;
 
 /// Between two rounds: a new owner is found within seconds.
@@ -174,36 +175,4 @@ fn show(bar: &mut Bar, tally: &Tally, slots: usize, keys: u64) {
         rate(bytes, bar.time())
     );
     bar.show(done, slots as u64, &note);
-}
-
-/// Bytes, and bytes a second.
-pub(super) fn rate(bytes: u64, time: Duration) -> String {
-    let seconds = time.as_secs_f64().max(0.001);
-    format!("{}, {}/s", size(bytes), size((bytes as f64 / seconds) as u64))
-}
-
-/// Bytes in a unit that people read.
-pub(super) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    if bytes < 1024 {
-        return format!("{bytes} bytes");
-    }
-    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        (value, unit) = (value / 1024.0, unit + 1);
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_read_by_people() {
-        assert_eq!(size(1023), "1023 bytes");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(5 << 40), "5.0 TiB");
-        assert_eq!(rate(4096, Duration::from_secs(2)), "4.0 KiB, 2.0 KiB/s");
-    }
 }

@@ -7,7 +7,10 @@ mod assign;
 mod backup;
 mod carry;
 mod demo;
+mod follow;
 mod look;
+mod moves;
+mod moving;
 mod node;
 mod recover;
 mod restore;
@@ -96,6 +99,11 @@ pub(crate) fn run(
         Verb::Stale(args) => look::stale(&mut session, &args),
         Verb::WaitHealthy(args) => wait::wait_healthy(&mut session, &args, common.timeout),
         Verb::Assign(args) => assign::assign(&mut session, &args),
+        Verb::Move(args) => moving::move_slots(&mut session, &args),
+        Verb::Moves(args) => moves::moves(&mut session, &args),
+        Verb::Cancel(args) => moves::cancel(&mut session, &args),
+        Verb::Drain(args) => moving::drain(&mut session, &args),
+        Verb::Undo(args) => moving::undo(&mut session, &args),
         Verb::Node { verb } => node::run(&mut session, verb),
         Verb::Backup(args) => backup::backup(&mut session, &args),
         Verb::Restore(args) => restore::restore(&mut session, &args),

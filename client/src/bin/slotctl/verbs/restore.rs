@@ -10,7 +10,7 @@ use serde::Serialize;
 use slots::admin::RestoreStep;
 use slots::{SlotId, SlotRanges};
 
-use super::carry::{self, Found, rate, size};
+use super::carry::{self, Found};
 use super::{Session, Shown};
 use crate::args::RestoreArgs;
 use crate::backup::give::{self, Over, SlotState};
@@ -22,7 +22,7 @@ use crate::confirm::Question;
 use crate::edge::{Bar, Connection, Quiet, folder};
 use crate::exit::{Exit, Failure};
 use crate::plan::Plan;
-use crate::render::{count, moment, short_slots};
+use crate::render::{count, moment, rate, short_slots, size};
 
 /// What is to be restored.
 struct Job<'a> {
