@@ -13,6 +13,7 @@ pub mod history;
 pub mod keys;
 pub mod lives;
 pub mod maps;
+pub mod moving;
 pub mod pair;
 pub mod probe;
 pub mod process;

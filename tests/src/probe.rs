@@ -5,7 +5,7 @@
 //! made to, so a value that falls within one start cannot be taken for one lost with another.
 
 use crate::resp::{Client, Value, decode, encode};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -50,6 +50,8 @@ pub struct Verdict {
     pub rate: f64,
     /// Values seen.
     pub values: u64,
+    /// The longest time between two values, of a key that moves.
+    pub longest_gap: Duration,
     /// What must not be.
     pub faults: Vec<String>,
 }
@@ -58,6 +60,8 @@ struct Line {
     stream: TcpStream,
     starts: u32,
     asked: Option<Instant>,
+    /// The highest value that was known when it was asked.
+    floor: i64,
     unread: Vec<u8>,
 }
 
@@ -70,6 +74,10 @@ pub struct Probe {
     retry: Vec<Instant>,
     /// Node, its starts, its last value.
     last: Option<(usize, u32, i64)>,
+    /// All values so far, if the key may move; and the highest of them.
+    seen: Option<HashSet<i64>>,
+    highest: i64,
+    answered: Option<Instant>,
     verdict: Verdict,
 }
 
@@ -81,7 +89,25 @@ impl Probe {
         let lines = addresses.iter().map(|_| None).collect();
         let retry = addresses.iter().map(|_| Instant::now()).collect();
         let verdict = Verdict::default();
-        Self { addresses, request, owners, lines, retry, last: None, verdict }
+        Self {
+            addresses,
+            request,
+            owners,
+            lines,
+            retry,
+            last: None,
+            seen: None,
+            highest: 0,
+            answered: None,
+            verdict,
+        }
+    }
+
+    /// The key may move from node to node, and nothing of it may be lost with a process: no value
+    /// comes twice, and none that is lower than what was known when it was asked for.
+    #[must_use]
+    pub fn that_moves(self) -> Self {
+        Self { seen: Some(HashSet::new()), ..self }
     }
 
     /// Asks until told to stop.
@@ -118,6 +144,7 @@ impl Probe {
                 stream,
                 starts,
                 asked: None,
+                floor: 0,
                 unread: Vec::new(),
             });
         }
@@ -127,6 +154,7 @@ impl Probe {
                 Some(asked) => asked.elapsed() > GIVE_UP,
                 None => {
                     line.asked = Some(Instant::now());
+                    line.floor = self.highest;
                     line.stream.write_all(&self.request).is_err()
                 }
             },
@@ -154,8 +182,11 @@ impl Probe {
             Ok(Some((value, used))) => {
                 line.unread.drain(..used);
                 line.asked = None;
-                let starts = line.starts;
-                self.judge(node, starts, &value);
+                let (starts, floor) = (line.starts, line.floor);
+                match &self.seen {
+                    None => self.judge(node, starts, &value),
+                    Some(_) => self.judge_moving(node, floor, &value),
+                }
             }
             Ok(None) => {}
             Err(_) => self.fault(format!("node {node} answers what is no RESP")),
@@ -178,6 +209,22 @@ impl Probe {
             _ => {}
         }
         self.last = Some((node, starts, value));
+    }
+
+    fn judge_moving(&mut self, node: usize, floor: i64, value: &Value) {
+        let Some(value) = value.int() else { return };
+        self.verdict.values += 1;
+        let now = Instant::now();
+        if let Some(before) = self.answered.replace(now) {
+            self.verdict.longest_gap = self.verdict.longest_gap.max(now - before);
+        }
+        if value <= floor {
+            self.fault(format!("node {node} answered {value}, asked when {floor} was known"));
+        }
+        if self.seen.as_mut().is_some_and(|seen| !seen.insert(value)) {
+            self.fault(format!("node {node} answered {value}, which was answered before"));
+        }
+        self.highest = self.highest.max(value);
     }
 
     fn fault(&mut self, text: String) {

@@ -63,7 +63,9 @@ impl CommandError {
             CommandError::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             CommandError::Static(text) => text,
             CommandError::Text(text) => text,
-            CommandError::Busy(_) => "TRYAGAIN the slot is busy",
+            CommandError::Busy(_) => {
+                "TRYAGAIN the slot is busy or being handed over; nothing was executed"
+            }
         }
     }
 

@@ -5,19 +5,21 @@
 //! Invariant: the answers of CLUSTER change before the admission words, so that no MOVED names
 //! what CLUSTER SLOTS does not say yet; while the node has no seat every word is `Unknown`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use slots::{NodeId, SlotId, SlotRanges, SlotTable};
+use slots::{NodeId, OpIndex, SlotId, SlotRanges, SlotTable};
 
+use crate::command::parking::Parking;
+use crate::command::promise::Promises;
 use crate::command::seals::Seals;
 use crate::command::{Command, CommandError, NodeState};
 use crate::control::fixed::TableSink;
 use crate::control::ledger::{History, Ledger};
 use crate::control::seat::Standing;
-use crate::slot::{Ownership, Rooms, StageFate};
+use crate::slot::{Bell, Ownership, Rooms, StageFate};
 
 /// A node that begins says so long that it is loading: an election takes about a second, and
 /// clients wait for a loading node. What takes longer has another cause.
@@ -51,6 +53,15 @@ impl Topology {
     }
 }
 
+/// What of the node a table is installed into.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    rooms: &'a Rooms,
+    seals: &'a Seals,
+    promises: &'a Promises,
+    parking: &'a Parking,
+}
+
 /// What is installed.
 pub(super) struct Installed {
     current: RwLock<Topology>,
@@ -62,6 +73,8 @@ pub(super) struct Installed {
     /// Since when the node stands as it does, monotonic ns.
     since_ns: AtomicU64,
     history: RwLock<Arc<dyn History>>,
+    /// Rung after each change.
+    bell: OnceLock<Bell>,
 }
 
 impl Installed {
@@ -73,6 +86,7 @@ impl Installed {
             is_seated: AtomicBool::new(false),
             since_ns: AtomicU64::new(0),
             history: RwLock::new(Arc::new(Ledger::new())),
+            bell: OnceLock::new(),
         }
     }
 
@@ -81,12 +95,7 @@ impl Installed {
         self.is_uncovered.load(Ordering::Relaxed)
     }
 
-    fn change(
-        &self,
-        (rooms, seals): (&Rooms, &Seals),
-        now_ns: u64,
-        change: impl FnOnce(&mut Topology),
-    ) {
+    fn change(&self, parts: Parts<'_>, now_ns: u64, change: impl FnOnce(&mut Topology)) {
         let mut unassigned = self.unassigned.lock();
         let (old, new) = {
             let mut current = self.current.write();
@@ -105,10 +114,10 @@ impl Installed {
         let known = unassigned.filter(|_| old.me == new.me && was_seated == is_seated);
         let count = match known {
             None => {
-                SlotId::all().for_each(|slot| install_row(rooms, seals, &new, slot));
+                SlotId::all().for_each(|slot| install_row(parts, None, &new, slot));
                 new.table.unassigned().count()
             }
-            Some(count) => install_changed(rooms, seals, &old, &new, count),
+            Some(count) => install_changed(parts, &old, &new, count),
         };
         *unassigned = Some(count);
         self.is_uncovered.store(count > 0, Ordering::Relaxed);
@@ -117,35 +126,54 @@ impl Installed {
 }
 
 /// Installs the rows that changed; returns how many slots have no owner, given how many had none.
-fn install_changed(
-    rooms: &Rooms,
-    seals: &Seals,
-    old: &Topology,
-    new: &Topology,
-    count: usize,
-) -> usize {
+fn install_changed(parts: Parts<'_>, old: &Topology, new: &Topology, count: usize) -> usize {
     let changed: SlotRanges = new.table.changed_since(&old.table);
     changed.iter().fold(count, |count, slot| {
-        install_row(rooms, seals, new, slot);
+        install_row(parts, Some(old), new, slot);
         let unowned = |topology: &Topology| usize::from(topology.table.owner(slot).is_none());
         count + unowned(new) - unowned(old)
     })
 }
 
-fn install_row(rooms: &Rooms, seals: &Seals, topology: &Topology, slot: SlotId) {
-    let row = topology.table.slot(slot);
+fn install_row(parts: Parts<'_>, old: Option<&Topology>, new: &Topology, slot: SlotId) {
+    let Parts { rooms, seals, promises, parking } = parts;
+    let row = new.table.slot(slot);
     let (epoch, since) = (row.epoch(), row.owner_since());
+    let fate = fate(old, new, slot);
+    let ownership = new.ownership(slot);
+    if ownership == Ownership::Owned && row.in_sync_count() > 1 {
+        // Before the word: nobody is answered without those who count. What came with the old
+        // owner's word, that owner has.
+        let handed = rooms.stage(slot).filter(|stage| stage.is_whole() && parking.expects(slot));
+        promises.count(slot, handed.map_or(OpIndex(0), |stage| stage.place().1));
+    }
     // A seal is this node's own doing: a table that says the same as before about the slot does
     // not break it, nor does a time without a seat.
     seals.judge(slot, epoch, |is_closed| {
-        let ownership = match topology.ownership(slot) {
+        let ownership = match ownership {
             Ownership::Owned if is_closed => Ownership::Sealed,
             ownership => ownership,
         };
         if rooms.ownership(slot) != (ownership, epoch) {
-            rooms.install_since(slot, ownership, epoch, since, StageFate::Drop);
+            rooms.install_since(slot, ownership, epoch, since, fate);
         }
     });
+}
+
+/// What becomes of a copy of the slot that is here. One who is in sync keeps it as another's, and
+/// goes by it as the owner; a slot that came from nobody, or by force, is empty (PROTOCOL 1).
+fn fate(old: Option<&Topology>, new: &Topology, slot: SlotId) -> StageFate {
+    let (row, me) = (new.table.slot(slot), new.me);
+    let was_in_sync = old.is_some_and(|old| old.me == me && old.table.slot(slot).is_in_sync(me));
+    let keeps = match row.owner() {
+        Some(owner) if owner == me => {
+            // Versions may have been skipped: an entry that gave it to this node alone leaves none.
+            was_in_sync || row.in_sync_count() > 1 || row.last_removed().is_some()
+        }
+        Some(_) => row.is_in_sync(me),
+        None => false,
+    };
+    if keeps { StageFate::Adopt } else { StageFate::Drop }
 }
 
 impl TableSink for NodeState {
@@ -177,7 +205,23 @@ impl NodeState {
     }
 
     pub(super) fn change_topology(&self, change: impl FnOnce(&mut Topology)) {
-        self.installed.change((&self.rooms, &self.seals), self.edges.now().mono_ns, change);
+        let parts = Parts {
+            rooms: &self.rooms,
+            seals: &self.seals,
+            promises: &self.promises,
+            parking: &self.parking,
+        };
+        self.installed.change(parts, self.edges.now().mono_ns, change);
+        let table = self.installed.current.read().table.clone();
+        let is_sealed = |slot| self.rooms.ownership(slot).0 == Ownership::Sealed;
+        self.parking.settle(|slot| table.slot(slot).epoch(), is_sealed);
+        self.installed.bell.get().inspect(|bell| bell());
+    }
+
+    /// Names who is told after each change of the table or of the node's standing to it. Once.
+    pub fn on_table(&self, bell: Bell) {
+        let was_set = self.installed.bell.set(bell).is_err();
+        assert!(!was_set, "the one who is told is named once");
     }
 
     /// Does the node play the roles that the table gives it?

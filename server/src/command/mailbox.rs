@@ -24,6 +24,8 @@ pub mod letter {
     pub const PUSH: u32 = 1 << 6;
     /// The log got further: one who waits for that (WAITAOF) looks.
     pub const SYNCED: u32 = 1 << 7;
+    /// A slot that was being handed over is open, here or elsewhere.
+    pub const OPENED: u32 = 1 << 8;
 }
 
 /// Bits and a waker.

@@ -9,6 +9,7 @@
 
 pub mod args;
 pub mod client;
+pub mod counted;
 pub mod cx;
 pub mod disk;
 mod docs;
@@ -17,6 +18,8 @@ pub mod families;
 pub mod installed;
 pub mod keyspec;
 pub mod mailbox;
+pub mod moves;
+pub mod parking;
 pub mod promise;
 pub mod registry;
 pub mod scrape;

@@ -2,7 +2,8 @@
 //!
 //! Nothing without a log: no tags, and the gate costs two loads a request. With `appendfsync
 //! always` a reply waits until its op is synced; else only while its record still waits in memory
-//! for a place in the log, which a killed process would lose. Counted members come later.
+//! for a place in the log, which a killed process would lose. Where other nodes count (a move,
+//! followers) it waits for them, too (`counted`).
 //! `DEBUG SLOW-WATERMARK ms` is a test's log that syncs slowly.
 //! Invariant: who is told `covers` no is woken when the answer may have changed.
 
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 use slots::{OpIndex, SlotId};
 
 use crate::command::client::{ClientShared, client_flag};
+use crate::command::counted::Counted;
 use crate::command::mailbox::letter;
 use crate::gate::{Safety, Tag, Watermarks};
 use crate::slot::{Owned, Position, Reading};
@@ -70,11 +72,19 @@ mod set {
     pub const ROUND: u32 = 2;
     /// Of a test's watermarks.
     pub const HOOK: u32 = 3;
+    /// Every slot that other nodes count for is safe as of a ticket, and so is the own log.
+    pub const TICKET: u32 = 4;
+    /// Those who count have the slot (the lane) up to the index (the position); above these bits
+    /// stands the life of the slot.
+    pub const COUNTED: u32 = 5;
+    /// Bits of the number without a life.
+    pub const BITS: u32 = 8;
 }
 
 /// Bits of `Promises::mode`.
 const SYNCED: u8 = 1;
 const HOOKED: u8 = 2;
+const COUNTED: u8 = 4;
 
 /// The node's promises.
 #[derive(Default)]
@@ -87,6 +97,7 @@ pub struct Promises {
     here: AtomicUsize,
     /// How many are expected back, see `crowd`.
     expected: AtomicUsize,
+    counted: Counted,
     hook: Hook,
 }
 
@@ -151,6 +162,12 @@ impl Promises {
             // Index 0: the slot never had an op, so there is none that could be lost.
             return (seen.index != OpIndex(0)).then(|| Promises::tag(seen.slot, seen.index));
         }
+        if mode & COUNTED != 0
+            && let Some(life) = self.counted.waits(seen.slot, seen.index)
+        {
+            let (lane, position) = (seen.slot.number(), seen.index.0);
+            return Some(Tag { lane, position, set: set::COUNTED | life << set::BITS });
+        }
         let (position, log) = (seen.position?, self.log.get()?);
         let set = match mode & SYNCED {
             0 if log.is_written(position) => return None,
@@ -163,6 +180,9 @@ impl Promises {
 
     /// What a reply waits for that may depend on any slot; `None`: nothing.
     pub fn tag_of_all(&self) -> Option<Tag> {
+        if let Some(position) = self.counted.ticket() {
+            return Some(Tag { lane: 0, position, set: set::TICKET });
+        }
         let log = self.log.get().filter(|_| self.waits_for_syncs())?;
         let position = log.round_for_now();
         let is_done = log.rounds_done() >= position;
@@ -212,11 +232,56 @@ impl Promises {
     }
 }
 
+/// Other nodes that count.
+impl Promises {
+    /// How far each slot is safe by them. Whoever gets further calls `progressed`.
+    pub fn counted(&self) -> &Counted {
+        &self.counted
+    }
+
+    /// Replies of the slot wait for other nodes from now on, but for what is up to `safe`.
+    pub fn count(&self, slot: SlotId, safe: OpIndex) {
+        self.counted.count(slot, safe);
+        self.mode.fetch_or(COUNTED, Ordering::SeqCst);
+    }
+
+    /// If no slot is counted any more: back to what replies cost without.
+    pub fn settle_counted(&self) {
+        if self.counted.is_idle() {
+            self.mode.fetch_and(!COUNTED, Ordering::SeqCst);
+            if !self.counted.is_idle() {
+                self.mode.fetch_or(COUNTED, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Do replies wait for other nodes at all?
+    pub fn may_lose(&self) -> bool {
+        self.mode.load(Ordering::SeqCst) & COUNTED != 0
+    }
+
+    /// Will it never be known whether what a tag waits for is safe?
+    pub fn is_lost(&self, tag: Tag) -> bool {
+        counted_of(tag).is_some_and(|(slot, life)| self.counted.is_lost(slot, life))
+    }
+}
+
+/// The slot and life of a tag that waits for other nodes.
+fn counted_of(tag: Tag) -> Option<(SlotId, u32)> {
+    let mask = (1 << set::BITS) - 1;
+    let slot = if tag.set & mask == set::COUNTED { SlotId::new(tag.lane)? } else { return None };
+    Some((slot, tag.set >> set::BITS))
+}
+
 impl Safety for Promises {
     fn covers(&self, tag: Tag) -> bool {
+        if let Some((slot, life)) = counted_of(tag) {
+            return self.counted.covers(slot, OpIndex(tag.position), life);
+        }
         let at = Position { lane: tag.lane, at: tag.position };
         let log = self.log.get();
         match tag.set {
+            set::TICKET => self.counted.is_answered(tag.position),
             set::SYNCED => log.is_some_and(|log| log.is_synced(at)),
             set::WRITTEN => log.is_some_and(|log| log.is_written(at)),
             set::ROUND => log.is_some_and(|log| log.rounds_done() >= tag.position),

@@ -117,6 +117,7 @@ impl NodeState {
                 self.rooms.install_over(slot, now, Ownership::Owned);
             }
         });
+        self.parking.wake(slot);
     }
 
     /// Asks the table again for slots of unknown fate. The node's ticker calls it.

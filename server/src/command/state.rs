@@ -13,6 +13,8 @@ use crate::command::disk::{Disk, Loading};
 use crate::command::families::cluster::TopologyReplies;
 use crate::command::installed::{Installed, Topology};
 use crate::command::mailbox::letter;
+use crate::command::moves::Moves;
+use crate::command::parking::Parking;
 use crate::command::promise::Promises;
 use crate::command::seals::Seals;
 use crate::command::sections::Sections;
@@ -61,6 +63,10 @@ pub struct NodeState {
     pub waiting: Waiting,
     /// Slots that are closed while the table decides.
     pub seals: Seals,
+    /// How far slots are on their way to other nodes.
+    pub moves: Moves,
+    /// Clients that wait before those.
+    pub parking: Parking,
     /// Slots on their way out to a backup, and in from one.
     pub sections: Sections,
     /// 40 hex digits, new at each start.
@@ -121,6 +127,8 @@ impl NodeState {
             loading: Loading::default(),
             waiting: Waiting::default(),
             seals: Seals::default(),
+            moves: Moves::default(),
+            parking: Parking::default(),
             sections: Sections::default(),
             run_id,
             started,
@@ -172,9 +180,10 @@ impl NodeState {
             return self.no_seat();
         }
         match refused {
+            Refused::Moved if self.parking.expects(slot) => CommandError::Busy(slot),
             Refused::Moved => self.moved(slot, who),
             Refused::Unserved => CommandError::Static(slots::redirect::CLUSTERDOWN_UNBOUND),
-            Refused::Parked => CommandError::Static("TRYAGAIN the slot is being handed over"),
+            Refused::Parked => CommandError::Busy(slot),
             Refused::NoTable => CommandError::Static(slots::redirect::CLUSTERDOWN),
         }
     }

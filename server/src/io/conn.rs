@@ -5,19 +5,24 @@
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use slots::SlotId;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::command::client::client_flag;
 use crate::command::mailbox::letter;
+use crate::command::parking::PARKED_MAX;
 use crate::command::{Client, ClientShared, NodeState};
 use crate::io::clock;
 use crate::session::{Session, Step, Worker};
+use crate::slot::Ownership;
 
 /// One read's share of a socket buffer.
 const READ_BYTES: usize = 64 * 1024;
@@ -173,8 +178,11 @@ impl Conn {
                     self.wait_gate(|session| !session.may_read()).await?;
                     self.process_leftover()?
                 }
-                Step::Busy(_) => {
-                    busy.wait().await;
+                Step::Busy(slot) => {
+                    match self.is_parked(slot) {
+                        true => self.wait_parked(slot).await?,
+                        false => busy.wait().await,
+                    }
                     self.check_killed()?;
                     self.process_leftover()?
                 }
@@ -232,7 +240,7 @@ impl Conn {
     fn read_and_process(&mut self) -> Result<Step, End> {
         let node = self.node.clone();
         with_local(&node, |local| {
-            let count = match self.stream.try_read(&mut local.read) {
+            let count = match read_once(&mut self.stream, &mut local.read) {
                 // It may still be listening: what it asked for is owed.
                 Ok(0) if self.session.holds_replies() => return Ok(Step::Close),
                 Ok(0) => return Err(End::Closed),
@@ -273,6 +281,7 @@ impl Conn {
         let now = clock::now();
         self.session.client.shared.active_ns.store(now.mono_ns, Ordering::Relaxed);
         let progress = self.session.process(&self.leftover, worker, &self.node, now);
+        self.session.regain_patience();
         self.leftover.drain(..progress.consumed);
         if self.leftover.is_empty() && self.leftover.capacity() > LEFTOVER_KEEP_BYTES {
             self.leftover = Vec::new();
@@ -378,6 +387,37 @@ impl Conn {
         Ok(())
     }
 
+    /// Is the slot closed for a hand-over, and not merely busy?
+    fn is_parked(&self, slot: SlotId) -> bool {
+        let rooms = &self.node.rooms;
+        rooms.ownership(slot).0 == Ownership::Sealed || self.node.parking.expects(slot)
+    }
+
+    /// Waits until the slot's standing changes. After `PARKED_MAX` the client is told to try again.
+    async fn wait_parked(&mut self, slot: SlotId) -> Result<(), End> {
+        let shared = self.session.client.shared.clone();
+        let node = self.node.clone();
+        let until = Instant::now() + PARKED_MAX;
+        let result = loop {
+            node.parking.park(slot, &shared);
+            if !self.is_parked(slot) {
+                break Ok(());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match self.wait_letter(Some(left)).await {
+                Err(end) => break Err(end),
+                Ok(Some(letters)) if letters & letter::KILL != 0 => break Err(End::Killed),
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    self.session.lose_patience();
+                    break Ok(());
+                }
+            }
+        };
+        node.parking.leave(slot, &shared);
+        result
+    }
+
     /// Waits for the end of CLIENT PAUSE.
     async fn wait_pause(&mut self) -> Result<(), End> {
         let shared = self.session.client.shared.clone();
@@ -470,7 +510,7 @@ impl Conn {
     /// Reads ahead of a client that waits.
     fn take_input(&mut self) -> Result<(), End> {
         let node = self.node.clone();
-        with_local(&node, |local| match self.stream.try_read(&mut local.read) {
+        with_local(&node, |local| match read_once(&mut self.stream, &mut local.read) {
             Ok(0) => Err(End::Closed),
             Ok(count) => {
                 local.worker.stats.input_bytes.add(count as u64);
@@ -480,6 +520,19 @@ impl Conn {
             Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(()),
             Err(e) => Err(e.into()),
         })
+    }
+}
+
+/// Reads what has come, without waiting. Not `try_read`: after it the socket counts as readable
+/// until a read finds nothing, so each request would cost a second call of the system. A read that
+/// does not fill the buffer is known to have emptied the socket here.
+fn read_once(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut buffer = ReadBuf::new(buffer);
+    // Nobody is to be woken: whoever waits for input asks by itself (`wait_readable`).
+    let mut nobody = Context::from_waker(Waker::noop());
+    match Pin::new(stream).poll_read(&mut nobody, &mut buffer) {
+        Poll::Ready(read) => read.map(|()| buffer.filled().len()),
+        Poll::Pending => Err(ErrorKind::WouldBlock.into()),
     }
 }
 

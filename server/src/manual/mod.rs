@@ -27,6 +27,9 @@ pub mod durability {
 pub mod backup {
     #![doc = include_str!("backup.md")]
 }
+pub mod moves {
+    #![doc = include_str!("moves.md")]
+}
 pub mod stream {
     #![doc = include_str!("stream.md")]
 }

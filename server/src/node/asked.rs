@@ -94,6 +94,12 @@ impl Answers for Member {
                 codec::encode(&answer).map_err(|error| error.to_string())
             });
         }
+        if kind == CallKind::Copy {
+            let Some(member) = self.own.upgrade() else {
+                return Box::pin(async { Err("this node is stopping".to_owned()) });
+            };
+            return Box::pin(async move { member.target().answer(from, body).await });
+        }
         match self.cluster() {
             Some(cluster) => cluster.answer(from, kind, body),
             // Between two clusters, or before the first: who would meet us asks again.

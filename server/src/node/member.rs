@@ -39,6 +39,7 @@ use crate::io::data_dir::DataDir;
 use crate::io::exit;
 use crate::io::peer::PeerNet;
 use crate::io::raft_disk;
+use crate::node::moves::Target;
 use crate::peer::PeerStatus;
 use crate::slot::Rooms;
 use crate::vital::vital;
@@ -94,6 +95,8 @@ pub(super) struct Member {
     alone: OnceLock<BTreeMap<SlotId, TableVersion>>,
     state: OnceLock<Arc<NodeState>>,
     pub(super) peers: OnceLock<Arc<PeerNet>>,
+    /// Copies of slots on their way here.
+    target: OnceLock<Target>,
 }
 
 impl Member {
@@ -117,11 +120,13 @@ impl Member {
             alone: OnceLock::new(),
             state: OnceLock::new(),
             peers: OnceLock::new(),
+            target: OnceLock::new(),
         })
     }
 
     /// Names the state that needs the member to be made. Once, before other nodes are linked.
     pub fn wire_state(&self, state: Arc<NodeState>) {
+        let _ = self.target.set(Target::new(state.clone()));
         let _ = self.state.set(state);
     }
 
@@ -137,6 +142,11 @@ impl Member {
 
     pub(super) fn peers(&self) -> &Arc<PeerNet> {
         self.peers.get().expect("wired before it begins")
+    }
+
+    /// Who takes copies of slots.
+    pub(super) fn target(&self) -> &Target {
+        self.target.get().expect("wired before it begins")
     }
 
     /// The table's history as this node knows it.

@@ -6,6 +6,7 @@
 mod asked;
 mod joining;
 mod member;
+mod moves;
 mod recovery;
 mod refused;
 
@@ -36,6 +37,7 @@ use crate::slot::Rooms;
 use crate::vital::vital;
 
 use member::{Facts, Member};
+use moves::Mover;
 
 /// How often memory is compared with maxmemory and pauses are looked after.
 const TICK: Duration = Duration::from_millis(20);
@@ -79,6 +81,7 @@ pub async fn run(start: Start) -> io::Result<()> {
     });
     let cluster = member.begin().await?;
     tokio::spawn(vital("tick", tick(member.clone(), own)));
+    tokio::spawn(vital("moves", Mover::new(state.clone(), peers.clone()).run()));
     member.loaded(loading.await.map_err(io::Error::other)??);
     let settling = settle_in(member.clone(), start.seeds.clone(), !start.starts_empty);
     tokio::spawn(vital("settle in", settling));
@@ -259,6 +262,8 @@ async fn tick(member: Arc<Member>, own: OwnAddress) {
         node.rooms.settle();
         node.sections.tick(&node.rooms, now.mono_ns);
         node.ask_for_unsure(now.mono_ns);
+        node.parking.tick(now.mono_ns);
+        member.target().tick();
         node.promises.tick(now.mono_ns);
         node.stats.sample_rates(now.mono_ns);
         if let Some(line) = node.stale_line(now) {

@@ -51,10 +51,12 @@ pub enum CallKind {
     Meet = 6,
     /// To the leader: how far must the log be applied to know what was agreed on?
     Read = 7,
+    /// From the owner of slots to a node that has, or is to have, copies: `migration/letter`.
+    Copy = 8,
 }
 
 impl CallKind {
-    const ALL: [CallKind; 7] = [
+    const ALL: [CallKind; 8] = [
         CallKind::RaftAppend,
         CallKind::RaftVote,
         CallKind::RaftSnapshot,
@@ -62,6 +64,7 @@ impl CallKind {
         CallKind::Order,
         CallKind::Meet,
         CallKind::Read,
+        CallKind::Copy,
     ];
 
     /// The kind of this number.

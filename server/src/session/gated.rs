@@ -74,6 +74,9 @@ impl Session {
         }
         self.replies.take(&worker.out, &mut worker.gate);
         worker.out.clear();
+        if node.promises.may_lose() {
+            self.replies.fail(&node.promises, |tag| node.promises.is_lost(tag));
+        }
         self.replies.release(&node.promises, &mut worker.out);
         if !self.replies.is_empty() {
             // Whoever gets further from here on finds it; who did before is seen by a second look.

@@ -13,7 +13,7 @@ pub mod worker;
 
 use slots::SlotId;
 
-use crate::command::{Client, NodeState, Now};
+use crate::command::{Client, CommandError, NodeState, Now};
 use crate::gate::ReplyQueue;
 use crate::resp::{Partial, Reply};
 
@@ -45,7 +45,8 @@ pub enum Step {
     },
     /// Much output: write it, then call `process` with the rest of the input.
     Flush,
-    /// The room is held by somebody: wait a little, then call `process` again.
+    /// The room is held by somebody, or the slot is being handed over and opens soon: wait a
+    /// little, then call `process` again.
     Busy(SlotId),
     /// CLIENT PAUSE holds the next command back: wait for its end, then call `process` again.
     Paused,
@@ -76,6 +77,8 @@ pub struct Session {
     watches: Option<Box<multi::Watches>>,
     blocked: Option<Box<blocked::Blocked>>,
     replies: ReplyQueue,
+    /// What is busy is not waited for again: it is answered so.
+    is_out_of_patience: bool,
 }
 
 impl Session {
@@ -88,6 +91,26 @@ impl Session {
             watches: None,
             blocked: None,
             replies: ReplyQueue::default(),
+            is_out_of_patience: false,
+        }
+    }
+
+    /// The command that waits for a slot has waited long enough: where it would have to go on
+    /// waiting it is answered with TRYAGAIN. It was not executed.
+    pub fn lose_patience(&mut self) {
+        self.is_out_of_patience = true;
+    }
+
+    /// The next command that finds a slot busy waits again.
+    pub fn regain_patience(&mut self) {
+        self.is_out_of_patience = false;
+    }
+
+    /// The slot that is to be waited for after this error, instead of answering it.
+    fn waits_for(&mut self, error: &CommandError) -> Option<SlotId> {
+        match *error {
+            CommandError::Busy(slot) if !std::mem::take(&mut self.is_out_of_patience) => Some(slot),
+            _ => None,
         }
     }
 

@@ -122,7 +122,9 @@ impl Session {
                 self.reply_ok(worker)
             }
         };
-        if let Err(CommandError::Busy(slot)) = result {
+        if let Err(error) = &result
+            && let Some(slot) = self.waits_for(error)
+        {
             worker.out.truncate(start);
             return Ran::held_back(Step::Busy(slot));
         }

@@ -374,7 +374,9 @@ impl Session {
         now: Now,
         start: usize,
     ) -> Ran {
-        if let Err(CommandError::Busy(slot)) = result {
+        if let Err(error) = &result
+            && let Some(slot) = self.waits_for(error)
+        {
             worker.out.truncate(start);
             return Ran::held_back(Step::Busy(slot));
         }
@@ -478,6 +480,10 @@ impl Session {
         start: usize,
         poisons: bool,
     ) -> Ran {
+        if let Some(slot) = self.waits_for(&error) {
+            worker.out.truncate(start);
+            return Ran::held_back(Step::Busy(slot));
+        }
         if poisons {
             self.poison();
         }

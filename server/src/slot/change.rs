@@ -28,9 +28,10 @@ fn is_others(ownership: Ownership) -> bool {
 impl Rooms {
     /// As `install`; content of an epoch before `since` is of a former life of the slot on this
     /// node: others may have written meanwhile, and it is let go, however the table came here.
-    /// `fate`: of a stage of the slot, when the slot becomes this node's. `Adopt` stands until it
-    /// is met, or until the slot becomes somebody else's: what is installed in between does not
-    /// take it back.
+    /// `fate`: of a stage of the slot, or of a hidden copy, when the slot becomes this node's.
+    /// `Adopt` stands until it is met, or until the slot becomes somebody else's: what is installed
+    /// in between does not take it back. Of the content, when it becomes another's: with `Adopt`
+    /// it is kept as a hidden copy.
     pub fn install_since(
         &self,
         slot: SlotId,
@@ -44,6 +45,7 @@ impl Rooms {
         if is_ours(ownership) && fate == StageFate::Adopt {
             self.stages.promise(slot);
         }
+        self.kept.want(slot, ownership == Ownership::Foreign && fate == StageFate::Adopt);
         self.install(slot, ownership, epoch);
     }
 
@@ -103,9 +105,11 @@ impl Rooms {
         if ownership != Ownership::Unknown && epoch < body.epoch {
             self.begin_anew(slot, body, epoch);
         }
-        let is_adopted = self.meet_stage(slot, room, body, (ownership, epoch));
+        let was_kept = is_ours(ownership) && self.end_keeping(slot, body);
+        let is_adopted = self.meet_stage(slot, room, body, (ownership, epoch), was_kept);
         let is_lost = match ownership {
-            Ownership::Foreign | Ownership::Unassigned => true,
+            Ownership::Foreign => !self.meet_keeping(slot, body),
+            Ownership::Unassigned => true,
             Ownership::Owned | Ownership::Sealed => {
                 !is_adopted && body.epoch.0 < self.since[slot.index()].load(Ordering::SeqCst)
             }
@@ -113,8 +117,8 @@ impl Rooms {
         };
         meet_change(body, ownership, epoch);
         if is_lost && !body.keys.is_empty() {
-            self.journal_drop(slot, body);
-            self.let_go(room, body);
+            self.end_keeping(slot, body);
+            self.end_life(slot, room, body);
         }
         if ownership == Ownership::Owned && body.next_expiry_ms != u64::MAX {
             // Whoever passed by while the slot was not served forgot about it.
@@ -130,6 +134,7 @@ impl Rooms {
         room: &Room,
         body: &mut Body,
         (ownership, epoch): (Ownership, Epoch),
+        was_kept: bool,
     ) -> bool {
         let (stage, fate) = match ownership {
             Ownership::Unknown => return false,
@@ -138,7 +143,7 @@ impl Rooms {
             }
             Ownership::Owned | Ownership::Sealed => self.stages.take(slot),
         };
-        let Some(stage) = stage else { return false };
+        let Some(stage) = stage else { return was_kept && fate == StageFate::Adopt };
         if fate == StageFate::Adopt {
             if let Some(whole) = stage.take_whole(self) {
                 self.adopt(slot, room, body, whole, epoch);
@@ -202,6 +207,12 @@ impl Rooms {
         let mut group = Vec::new();
         encode(&Op::Flush, &mut group);
         body.journaled = journal.leave(slot, body.epoch, body.index, &group).at;
+    }
+
+    /// The keys go, with a group that says so.
+    pub(super) fn end_life(&self, slot: SlotId, room: &Room, body: &mut Body) {
+        self.journal_drop(slot, body);
+        self.let_go(room, body);
     }
 
     #[cold]

@@ -14,6 +14,7 @@ mod change;
 pub mod door;
 mod hold;
 pub mod journal;
+mod kept;
 pub mod keys;
 pub mod op;
 mod owned;
@@ -36,7 +37,7 @@ pub use replay::Replay;
 pub use room::{Admit, HoldExpiry, Patience, Rooms};
 pub use stage::{Stage, Staged};
 pub use stages::{BadStage, Bringer, StageCounts, StageFate, StageRefused, StagedCopy};
-pub use tap::{Overrun, Tap, TappedGroup, TappedGroups};
+pub use tap::{Bell, Overrun, Tap, TappedGroup, TappedGroups};
 pub use waiters::{Ticket, Waiting, Watch};
 
 /// The key holds a value of another type than the command needs.

@@ -11,7 +11,7 @@ use slots::{Epoch, OpIndex, SlotId};
 use crate::slot::admission::Ownership;
 use crate::slot::journal::{EncodeOp, Position};
 use crate::slot::room::{Body, Room, Rooms};
-use crate::slot::tap::Tap;
+use crate::slot::tap::{Bell, Tap};
 use crate::store::object::Object;
 use crate::store::table::Table;
 
@@ -65,6 +65,16 @@ impl Rooms {
             self.meet(slot, room, body, (ownership, epoch));
         });
         Reading { rooms: self, slot, room, body }
+    }
+
+    /// As `read`, if nobody is inside.
+    pub fn try_read(&self, slot: SlotId) -> Option<Reading<'_>> {
+        let room = self.room(slot);
+        let mut body = room.door.try_enter()?;
+        room.door.leave(&mut body, |body, ownership, epoch| {
+            self.meet(slot, room, body, (ownership, epoch));
+        });
+        Some(Reading { rooms: self, slot, room, body })
     }
 }
 
@@ -132,9 +142,10 @@ impl Reading<'_> {
     }
 
     /// Puts a tap: all groups after this hold go there, too. While it is there it counts as a
-    /// reader that is not finished. `None` if there are too many.
-    pub fn tap(&mut self, encode: EncodeOp) -> Option<Tap> {
-        let tap = self.rooms.taps.put(self.slot, encode)?;
+    /// reader that is not finished. The bell rings when the first of them waits. `None` if there
+    /// are too many.
+    pub fn tap(&mut self, encode: EncodeOp, bell: Option<Bell>) -> Option<Tap> {
+        let tap = self.rooms.taps.put(self.slot, encode, bell)?;
         self.body.keys.readers.0 |= Readers::TAPPED;
         Some(tap)
     }

@@ -16,6 +16,7 @@ use crate::slot::admission::{Ownership, Refused};
 use crate::slot::change::meet_change;
 use crate::slot::door::Door;
 use crate::slot::journal::{EncodeOp, Journal, Recorder};
+use crate::slot::kept::Kept;
 use crate::slot::keys::Keys;
 use crate::slot::owned::Owned;
 use crate::slot::stages::Stages;
@@ -164,6 +165,7 @@ pub struct Rooms {
     pub(super) taps: Arc<Taps>,
     /// Slots on their way in.
     pub(super) stages: Stages,
+    pub(super) kept: Kept,
     /// By slot: the table version of its newest Alone mark; 0: none.
     pub(super) alone: Box<[AtomicU64]>,
 }
@@ -187,6 +189,7 @@ impl Rooms {
             is_recording: AtomicBool::new(false),
             taps: Arc::default(),
             stages: Stages::default(),
+            kept: Kept::default(),
             alone: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
         }
     }

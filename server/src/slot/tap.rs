@@ -34,9 +34,15 @@ pub(super) struct Taps {
     encode: OnceLock<EncodeOp>,
 }
 
+/// Called, under the room's lock, when a group comes to a taker for whom none waited: it must not
+/// wait for anything.
+pub type Bell = Arc<dyn Fn() + Send + Sync>;
+
 /// What waits for one taker.
-#[derive(Default)]
-struct Buffer(Mutex<Waiting>);
+struct Buffer {
+    waiting: Mutex<Waiting>,
+    bell: Option<Bell>,
+}
 
 #[derive(Default)]
 struct Waiting {
@@ -75,14 +81,19 @@ pub struct TappedGroups {
 
 impl Taps {
     /// Puts a tap to a slot whose lock the caller holds; `None`: it has as many as may be.
-    pub(super) fn put(self: &Arc<Self>, slot: SlotId, encode: EncodeOp) -> Option<Tap> {
+    pub(super) fn put(
+        self: &Arc<Self>,
+        slot: SlotId,
+        encode: EncodeOp,
+        bell: Option<Bell>,
+    ) -> Option<Tap> {
         self.encode.get_or_init(|| encode);
         let mut by_slot = self.by_slot.lock();
         let taps = by_slot.entry(slot).or_default();
         if taps.len() >= TAPS_PER_SLOT_MAX {
             return None;
         }
-        let buffer = Arc::<Buffer>::default();
+        let buffer = Arc::new(Buffer { waiting: Mutex::default(), bell });
         taps.push(Arc::downgrade(&buffer));
         Some(Tap { slot, buffer, taps: self.clone() })
     }
@@ -118,10 +129,11 @@ impl Taps {
 
 impl Buffer {
     fn push(&self, group: TappedGroup<'_>) {
-        let mut waiting = self.0.lock();
+        let mut waiting = self.waiting.lock();
         if waiting.is_overrun {
             return;
         }
+        let is_first = waiting.groups.is_empty();
         if waiting.groups.len() + HEAD_BYTES + group.bytes.len() > TAP_BYTES_MAX {
             *waiting = Waiting { groups: Vec::new(), is_overrun: true };
             return;
@@ -129,6 +141,10 @@ impl Buffer {
         let head = [group.epoch.0, group.index.0, group.bytes.len() as u64];
         head.iter().for_each(|word| waiting.groups.extend_from_slice(&word.to_le_bytes()));
         waiting.groups.extend_from_slice(group.bytes);
+        drop(waiting);
+        if let (true, Some(bell)) = (is_first, &self.bell) {
+            bell();
+        }
     }
 }
 
@@ -138,7 +154,7 @@ impl Tap {
     /// # Errors
     /// Groups are missing.
     pub fn drain(&self) -> Result<TappedGroups, Overrun> {
-        let mut waiting = self.buffer.0.lock();
+        let mut waiting = self.buffer.waiting.lock();
         match waiting.is_overrun {
             true => Err(Overrun),
             false => Ok(TappedGroups { bytes: std::mem::take(&mut waiting.groups), at: 0 }),

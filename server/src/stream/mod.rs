@@ -26,7 +26,7 @@ mod value;
 
 pub use bytes::Broken;
 pub use codec::{Ops, Scratch, put_op};
-pub use section::{Arrival, BadFrame, SectionEnd};
+pub use section::{Arrival, BadFrame, SectionEnd, groups_of};
 pub use sink::{Mismatch, Sink, Unfinished};
 pub use snapshot::{Budget, Snapshot, Unreadable, empty_chunk};
 pub use source::{Interrupted, Piece, Source};

@@ -69,6 +69,26 @@ pub(super) fn put_group(out: &mut Vec<u8>, group: TappedGroup<'_>) {
     out.extend_from_slice(group.bytes);
 }
 
+/// The groups in the payload of a frame of groups, in order; nothing comes after an error.
+pub fn groups_of(payload: &[u8]) -> impl Iterator<Item = Result<TappedGroup<'_>, Broken>> {
+    let mut bytes = Bytes::new(payload);
+    let mut is_broken = false;
+    std::iter::from_fn(move || {
+        if is_broken || bytes.is_at_end() {
+            return None;
+        }
+        let group = read_group(&mut bytes);
+        is_broken = group.is_err();
+        Some(group)
+    })
+}
+
+fn read_group<'a>(bytes: &mut Bytes<'a>) -> Result<TappedGroup<'a>, Broken> {
+    let (epoch, index) = (Epoch(bytes.u64()?), OpIndex(bytes.u64()?));
+    let len = bytes.u32()? as usize;
+    Ok(TappedGroup { epoch, index, bytes: bytes.take(len)? })
+}
+
 /// Why a frame ends the section it came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFrame {
@@ -194,11 +214,9 @@ impl Arrival {
     }
 
     fn groups(&mut self, payload: &[u8], room: &mut Replay<'_>) -> Result<(), BadFrame> {
-        let mut bytes = Bytes::new(payload);
-        while !bytes.is_at_end() {
-            let (epoch, index) = (Epoch(bytes.u64()?), OpIndex(bytes.u64()?));
-            let len = bytes.u32()? as usize;
-            self.sink.group(epoch, index, bytes.take(len)?, room)?;
+        for group in groups_of(payload) {
+            let group = group?;
+            self.sink.group(group.epoch, group.index, group.bytes, room)?;
         }
         Ok(())
     }

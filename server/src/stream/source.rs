@@ -15,7 +15,7 @@ use super::chunk::Head;
 use super::codec::put_op;
 use super::section::{SectionEnd, kind, put_group};
 use super::snapshot::{Budget, Unreadable, Walk};
-use crate::slot::{Overrun, Rooms, Tap, TappedGroups};
+use crate::slot::{Bell, Overrun, Rooms, Tap, TappedGroups};
 
 /// Why a source cannot begin or go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub struct Source {
     groups: TappedGroups,
     /// Known once nothing more is drained.
     end: Option<SectionEnd>,
+    /// It goes on behind the end.
+    follows: bool,
 }
 
 impl Source {
@@ -77,18 +79,48 @@ impl Source {
     /// # Errors
     /// The node has no content of the slot; too many read it.
     pub fn begin(rooms: &Rooms, slot: SlotId) -> Result<Source, Interrupted> {
+        Source::begin_with(rooms, slot, None)
+    }
+
+    /// As `begin`, and behind the end the groups that are made from then on can be had (`more`),
+    /// for as long as it lives; the bell rings when the first of some waits.
+    ///
+    /// # Errors
+    /// As `begin`.
+    pub fn follow(rooms: &Rooms, slot: SlotId, bell: Bell) -> Result<Source, Interrupted> {
+        Source::begin_with(rooms, slot, Some(bell))
+    }
+
+    fn begin_with(rooms: &Rooms, slot: SlotId, bell: Option<Bell>) -> Result<Source, Interrupted> {
         let mut reading = rooms.read(slot);
         if reading.is_let_go() {
             return Err(Unreadable::LetGo.into());
         }
-        let walk = Walk::begin(&reading);
-        let groups = TappedGroups::default();
-        if reading.is_empty() {
-            let end = SectionEnd { epoch: reading.epoch(), index: reading.index(), keys: 0 };
-            return Ok(Source { walk, tap: None, groups, end: Some(end) });
+        let (walk, groups) = (Walk::begin(&reading), TappedGroups::default());
+        let end = SectionEnd { epoch: reading.epoch(), index: reading.index(), keys: 0 };
+        let end = reading.is_empty().then_some(end);
+        let follows = bell.is_some();
+        let tap = match end.is_none() || follows {
+            true => Some(reading.tap(put_op, bell).ok_or(Unreadable::TooManyReaders)?),
+            false => None,
+        };
+        Ok(Source { walk, tap, groups, end, follows })
+    }
+
+    /// Appends groups that were made behind the end, as the payload of a frame of groups; the
+    /// index of the last, `None` if none waits.
+    ///
+    /// # Errors
+    /// It cannot go on.
+    pub fn more(
+        &mut self,
+        budget: Budget,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<OpIndex>, Interrupted> {
+        if self.groups.is_empty() {
+            self.drain()?;
         }
-        let tap = reading.tap(put_op).ok_or(Unreadable::TooManyReaders)?;
-        Ok(Source { walk, tap: Some(tap), groups, end: None })
+        self.put_groups(budget, out)
     }
 
     /// The slot.
@@ -96,7 +128,7 @@ impl Source {
         self.walk.slot()
     }
 
-    /// Appends the next piece to `out`; nothing comes after the end or an error. A piece has about
+    /// Appends the next piece to `out`; nothing is asked here after the end or an error. A piece has about
     /// as many bytes as the budget says, unless a single value or group has more.
     ///
     /// # Errors
@@ -140,7 +172,9 @@ impl Source {
         self.drain()?;
         let (epoch, index) = (reading.epoch(), reading.index());
         self.end = Some(SectionEnd { epoch, index, keys: reading.len() as u64 });
-        self.tap = None;
+        if !self.follows {
+            self.tap = None;
+        }
         Ok(())
     }
 

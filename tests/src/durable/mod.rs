@@ -14,7 +14,7 @@ mod ledger;
 mod load;
 mod shelf;
 
-pub use ledger::{Ledger, Verdict};
+pub use ledger::{Answer, Ledger, Verdict};
 pub use load::{Findings, Load, Promise, Tally};
 pub use shelf::{Deed, Shelf};
 

@@ -477,6 +477,7 @@ impl Answers for Cluster {
                 CallKind::Order => cluster.take_order(&body).await,
                 CallKind::Read => cluster.take_read(&body).await,
                 CallKind::Meet => cluster.take_meet(from, &body).await,
+                CallKind::Copy => Err("the table's log takes no copies of slots".to_owned()),
             }
         })
     }

@@ -188,11 +188,11 @@ fn carry_out(cx: &mut NodeCx<'_>, order: Order) -> Outcome {
     reply_json(cx, &done)
 }
 
-fn refused(refusal: ChangeRefused) -> CommandError {
+pub(super) fn refused(refusal: ChangeRefused) -> CommandError {
     CommandError::Text(format!("REFUSED {refusal}"))
 }
 
-fn not_proposed(error: ProposeError) -> CommandError {
+pub(super) fn not_proposed(error: ProposeError) -> CommandError {
     CommandError::Static(match error {
         ProposeError::Fixed => {
             "REFUSED the slot table was fixed at the start and is shared with other nodes: it \

@@ -6,6 +6,7 @@
 
 mod backup;
 mod change;
+mod moves;
 mod restore;
 mod status;
 
@@ -58,6 +59,14 @@ const SUBCOMMANDS: &[Command] = &[
         ..CARRY
     },
     Command {
+        name: "cancel",
+        arity: 3,
+        handler: Handler::Node(moves::cancel),
+        summary: "Ends a move of slots: what has not moved stays where it is.",
+        complexity: "O(N) where N is the number of slots",
+        ..ORDER
+    },
+    Command {
         name: "explain",
         arity: 3,
         handler: Handler::Node(status::explain),
@@ -79,6 +88,22 @@ const SUBCOMMANDS: &[Command] = &[
         handler: Handler::Node(status::history),
         summary: "Returns who changed the slot table when, the newest first.",
         complexity: "O(N) where N is the number of records",
+        ..ASK
+    },
+    Command {
+        name: "move",
+        arity: -4,
+        handler: Handler::Node(moves::begin),
+        summary: "Orders slots to be moved to a node.",
+        complexity: "O(N) where N is the number of slots",
+        ..ORDER
+    },
+    Command {
+        name: "moves",
+        arity: -2,
+        handler: Handler::Node(moves::list),
+        summary: "Returns the moves under way, and how far this node is with its part.",
+        complexity: "O(N) where N is the number of slots",
         ..ASK
     },
     Command {
@@ -186,10 +211,16 @@ const HELP: &[&str] = &[
     "    Return its next frame: 1 a chunk, 2 op groups, 3 the end, with which it ends.",
     "BACKUP END <stream>",
     "    End it before that.",
+    "CANCEL <move>",
+    "    End a move: slots that have not moved stay where they are.",
     "EXPLAIN <key>",
     "    Return hash tag, slot and row of <key>, and what this node answers for it.",
     "HISTORY [COUNT <n>]",
     "    Return who changed the slot table when, the newest first (default: 100).",
+    "MOVE <ranges> <node> [ALLOW-WEAKER]",
+    "    Order slots to be moved to <node>; return the id of the move at once.",
+    "MOVES [<move>]",
+    "    Return the moves under way, and how far this node is with its part.",
     "NODE ADD <host>:<port>[@<bus-port>]",
     "    Make one cluster of this node's and that node's.",
     "NODE REMOVE <node>",
