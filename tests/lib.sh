@@ -6,6 +6,7 @@ CARGO=${CARGO:-cargo}
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
 CACHE=${SLOTD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slotd}
 SLOTD=${SLOTD_BIN:-$TARGET/release/slotd}
+SLOTCTL=${SLOTCTL_BIN:-$TARGET/release/slotctl}
 mkdir -p "$CACHE"
 CACHE=$(cd "$CACHE" && pwd)
 

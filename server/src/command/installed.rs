@@ -60,6 +60,7 @@ struct Parts<'a> {
     seals: &'a Seals,
     promises: &'a Promises,
     parking: &'a Parking,
+    now_ns: u64,
 }
 
 /// What is installed.
@@ -95,7 +96,7 @@ impl Installed {
         self.is_uncovered.load(Ordering::Relaxed)
     }
 
-    fn change(&self, parts: Parts<'_>, now_ns: u64, change: impl FnOnce(&mut Topology)) {
+    fn change(&self, parts: Parts<'_>, change: impl FnOnce(&mut Topology)) {
         let mut unassigned = self.unassigned.lock();
         let (old, new) = {
             let mut current = self.current.write();
@@ -105,7 +106,7 @@ impl Installed {
         };
         let is_seated = new.standing == Standing::Seated;
         if unassigned.is_none() || old.standing != new.standing {
-            self.since_ns.store(now_ns, Ordering::SeqCst);
+            self.since_ns.store(parts.now_ns, Ordering::SeqCst);
         }
         if !is_seated {
             self.is_seated.store(false, Ordering::SeqCst);
@@ -136,11 +137,19 @@ fn install_changed(parts: Parts<'_>, old: &Topology, new: &Topology, count: usiz
 }
 
 fn install_row(parts: Parts<'_>, old: Option<&Topology>, new: &Topology, slot: SlotId) {
-    let Parts { rooms, seals, promises, parking } = parts;
+    let Parts { rooms, seals, promises, parking, .. } = parts;
     let row = new.table.slot(slot);
     let (epoch, since) = (row.epoch(), row.owner_since());
     let fate = fate(old, new, slot);
     let ownership = new.ownership(slot);
+    if ownership == Ownership::Foreign {
+        let was_mine = rooms.ownership(slot).0 == Ownership::Sealed;
+        match fate {
+            StageFate::Adopt if was_mine => parking.linger(slot, parts.now_ns),
+            StageFate::Adopt => {}
+            StageFate::Drop => parking.give_up(slot),
+        }
+    }
     if ownership == Ownership::Owned && row.in_sync_count() > 1 {
         // Before the word: nobody is answered without those who count. What came with the old
         // owner's word, that owner has.
@@ -210,8 +219,9 @@ impl NodeState {
             seals: &self.seals,
             promises: &self.promises,
             parking: &self.parking,
+            now_ns: self.edges.now().mono_ns,
         };
-        self.installed.change(parts, self.edges.now().mono_ns, change);
+        self.installed.change(parts, change);
         let table = self.installed.current.read().table.clone();
         let is_sealed = |slot| self.rooms.ownership(slot).0 == Ownership::Sealed;
         self.parking.settle(|slot| table.slot(slot).epoch(), is_sealed);

@@ -1,8 +1,8 @@
 //! Clients whose next command waits until a slot that is being handed over opens, here or
 //! elsewhere (PROTOCOL 4).
 //!
-//! Not the seal (`command/seals`): this is who stands before it. At the source a slot is sealed; at
-//! the target it is expected, from the source's word until the table gives it to this node.
+//! Not the seal (`command/seals`): this is who stands before it. At the source a slot is sealed, and
+//! lingers until the new owner is ready; at the target it is expected, from the source's word on.
 //! Invariant: who waits has executed nothing, is woken when the slot's standing changes, and waits
 //! at most `PARKED_MAX`; a connection waits for one slot at a time, so `maxclients` bounds them.
 
@@ -21,6 +21,9 @@ use crate::command::mailbox::letter;
 pub const PARKED_MAX: Duration = Duration::from_secs(3);
 /// How long a slot is expected without news: the source asks the table again every half second.
 pub const EXPECTED_MAX: Duration = Duration::from_secs(3);
+
+/// How long commands wait at the old owner for the new one to be ready: a few commits of the table.
+pub const LINGER_MAX: Duration = Duration::from_millis(100);
 
 /// Those who wait, by slot.
 #[derive(Default)]
@@ -94,6 +97,25 @@ impl Parking {
         let until_ns = now_ns.saturating_add(EXPECTED_MAX.as_nanos() as u64);
         let mut expected = self.expected.lock();
         expected.insert(slot, Expected { epoch, until_ns });
+        self.expected_count.store(expected.len(), Ordering::SeqCst);
+    }
+
+    /// The slot is the new owner's, which is about to let this node go and answers nobody before:
+    /// commands wait here that long, instead of there.
+    pub fn linger(&self, slot: SlotId, now_ns: u64) {
+        let until_ns = now_ns.saturating_add(LINGER_MAX.as_nanos() as u64);
+        let mut expected = self.expected.lock();
+        expected.insert(slot, Expected { epoch: Epoch(u64::MAX), until_ns });
+        self.expected_count.store(expected.len(), Ordering::SeqCst);
+    }
+
+    /// The slot is not waited for any more, whoever owns it.
+    pub fn give_up(&self, slot: SlotId) {
+        if self.expected_count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut expected = self.expected.lock();
+        expected.remove(&slot);
         self.expected_count.store(expected.len(), Ordering::SeqCst);
     }
 

@@ -255,14 +255,17 @@ impl Promises {
         }
     }
 
-    /// Do replies wait for other nodes at all?
+    /// Has any slot ever been counted? Until then no tag can be lost.
     pub fn may_lose(&self) -> bool {
-        self.mode.load(Ordering::SeqCst) & COUNTED != 0
+        self.counted.was_used()
     }
 
     /// Will it never be known whether what a tag waits for is safe?
     pub fn is_lost(&self, tag: Tag) -> bool {
-        counted_of(tag).is_some_and(|(slot, life)| self.counted.is_lost(slot, life))
+        match counted_of(tag) {
+            Some((slot, life)) => self.counted.is_lost(slot, life),
+            None => tag.set == set::TICKET && self.counted.is_given_up(tag.position),
+        }
     }
 }
 

@@ -31,7 +31,17 @@ struct Book {
     next_ns: u64,
 }
 
+/// Who closed a slot: nobody else opens it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sealer {
+    /// An order that gives the slot up.
+    Order,
+    /// A move that hands it over.
+    Move,
+}
+
 struct Seal {
+    by: Sealer,
     /// What the slot was closed at: a later row of the table opens it.
     epoch: Epoch,
     /// The newest proposal whose outcome is not known, by the version it was decided at.
@@ -39,17 +49,37 @@ struct Seal {
 }
 
 impl Seals {
-    /// Closes a slot. To be called before its admission word says so.
-    pub fn close(&self, slot: SlotId, epoch: Epoch) {
-        self.0.lock().closed.insert(slot, Seal { epoch, unsure: None });
+    /// Closes a slot that nobody has closed; `then` makes its admission word say so, before anybody
+    /// can look at the seal, and says whether it does: if not the slot is not closed. `then` must
+    /// not wait for a room.
+    pub fn close(
+        &self,
+        (slot, epoch): (SlotId, Epoch),
+        by: Sealer,
+        then: impl FnOnce() -> bool,
+    ) -> bool {
+        let mut book = self.0.lock();
+        if book.closed.contains_key(&slot) || !then() {
+            return false;
+        }
+        book.closed.insert(slot, Seal { by, epoch, unsure: None });
+        true
     }
 
-    /// The slot is closed no more; `then` makes its admission word say so, before anybody can
-    /// look at the seal again.
-    pub fn open(&self, slot: SlotId, then: impl FnOnce()) {
+    /// The slot is closed no more, if this one closed it; `then` makes its admission word say so,
+    /// before anybody can look at the seal again.
+    fn open(&self, slot: SlotId, by: Sealer, then: impl FnOnce()) {
         let mut book = self.0.lock();
-        book.closed.remove(&slot);
-        then();
+        if book.closed.get(&slot).is_some_and(|seal| seal.by == by) {
+            book.closed.remove(&slot);
+            then();
+        }
+    }
+
+    /// Has this one closed the slot, at this epoch?
+    pub fn is_closed(&self, slot: SlotId, epoch: Epoch, by: Sealer) -> bool {
+        let book = self.0.lock();
+        book.closed.get(&slot).is_some_and(|seal| seal.by == by && seal.epoch == epoch)
     }
 
     /// Calls `then` with whether the slot is closed, as owned at this epoch, which is the table's:
@@ -109,9 +139,16 @@ impl Seals {
 }
 
 impl NodeState {
-    /// Opens a slot that was sealed, where the table has not taken it away meanwhile.
-    pub fn unseal(&self, slot: SlotId) {
-        self.seals.open(slot, || {
+    /// Closes a slot that this node owns at this epoch. False: it does not, or it is closed.
+    pub fn seal(&self, slot: SlotId, epoch: Epoch, by: Sealer) -> bool {
+        let owned = (Ownership::Owned, epoch);
+        let shut = || self.rooms.install_over(slot, owned, Ownership::Sealed);
+        self.seals.close((slot, epoch), by, shut)
+    }
+
+    /// Opens a slot that this one sealed, where the table has not taken it away meanwhile.
+    pub fn unseal(&self, slot: SlotId, by: Sealer) {
+        self.seals.open(slot, by, || {
             let now = self.rooms.ownership(slot);
             if now.0 == Ownership::Sealed {
                 self.rooms.install_over(slot, now, Ownership::Owned);
@@ -133,7 +170,7 @@ impl NodeState {
                 // Without an answer they are asked for again.
                 if outcome.is_ok() {
                     let left = asked.iter().filter(|slot| node.seals.waits_for(*slot, seen));
-                    left.for_each(|slot| node.unseal(slot));
+                    left.for_each(|slot| node.unseal(slot, Sealer::Order));
                 }
             };
             self.table_log.propose(change, "itself", Box::new(done));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use slots::SlotId;
@@ -14,7 +15,7 @@ use crate::command::families::cluster::TopologyReplies;
 use crate::command::installed::{Installed, Topology};
 use crate::command::mailbox::letter;
 use crate::command::moves::Moves;
-use crate::command::parking::Parking;
+use crate::command::parking::{PARKED_MAX, Parking};
 use crate::command::promise::Promises;
 use crate::command::seals::Seals;
 use crate::command::sections::Sections;
@@ -335,16 +336,40 @@ impl NodeState {
     }
 
     /// Empties every slot of this node, one op group a slot, but the one that a transaction has
-    /// emptied already (and may have filled again). May wait for rooms.
-    pub fn flush_all(&self, now: Now, done: Option<SlotId>) {
-        for slot in SlotId::all().filter(|slot| Some(*slot) != done) {
-            if !self.rooms.looks_empty(slot)
-                && let Admit::Served(mut owned) =
-                    self.rooms.admit(slot, now.unix_ms, Patience::Block)
-                && !owned.keys().is_empty()
-            {
-                owned.apply(Op::Flush);
+    /// emptied already (and may have filled again). May wait for rooms, and for slots that are
+    /// being handed over: what this node still owns behind that is emptied, too.
+    ///
+    /// # Errors
+    /// A slot that stays closed; the others are empty. It may be asked for again.
+    pub fn flush_all(&self, now: Now, done: Option<SlotId>) -> Result<(), CommandError> {
+        /// Between two looks at closed slots.
+        const PAUSE: Duration = Duration::from_millis(2);
+        let mut left: Vec<SlotId> = SlotId::all().filter(|slot| Some(*slot) != done).collect();
+        let until_ns = self.edges.now().mono_ns.saturating_add(PARKED_MAX.as_nanos() as u64);
+        loop {
+            left.retain(|slot| !self.flush(*slot, now));
+            let Some(slot) = left.first() else { return Ok(()) };
+            if self.edges.now().mono_ns >= until_ns {
+                return Err(CommandError::Text(format!(
+                    "TRYAGAIN slot {slot} is being handed over; all others of this node are empty"
+                )));
             }
+            self.edges.sleep(PAUSE);
+        }
+    }
+
+    /// Empties a slot, if it is this node's. False: it is closed.
+    fn flush(&self, slot: SlotId, now: Now) -> bool {
+        if self.rooms.looks_empty(slot) {
+            return true;
+        }
+        match self.rooms.admit(slot, now.unix_ms, Patience::Block) {
+            Admit::Served(mut owned) if !owned.keys().is_empty() => {
+                owned.apply(Op::Flush);
+                true
+            }
+            Admit::Refused(Refused::Parked) => false,
+            _ => true,
         }
     }
 

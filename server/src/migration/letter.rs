@@ -278,7 +278,7 @@ impl<'a> Letter<'a> {
     ///
     /// # Errors
     /// It is none; nothing more is to be asked.
-    pub fn next(&mut self) -> Result<Option<Item<'a>>, Malformed> {
+    pub fn next_item(&mut self) -> Result<Option<Item<'a>>, Malformed> {
         let from = &mut self.rest;
         if from.0.is_empty() {
             return Ok(None);

@@ -219,6 +219,14 @@ impl Outgoing {
         Some(Do::Unseal)
     }
 
+    /// The slot could not be sealed: something else closed it, or the table changed.
+    pub fn not_sealed(&mut self, now: Duration) {
+        if matches!(self.state, State::Sealed { .. }) {
+            self.state = State::Ready;
+            self.seal_at = now + self.pause;
+        }
+    }
+
     /// The table is further. Returns how it ended, if it just did: then a seal of it is broken by
     /// the table itself, whose row has another epoch or owner.
     pub fn learn(&mut self, table: &SlotTable, own: NodeId) -> Option<Outcome> {

@@ -74,15 +74,20 @@ impl Session {
         }
         self.replies.take(&worker.out, &mut worker.gate);
         worker.out.clear();
+        self.let_leave(worker, node);
+        if !self.replies.is_empty() {
+            // Whoever gets further from here on finds it; who did before is seen by a second look.
+            node.promises.wake_later(&self.client.shared);
+            self.let_leave(worker, node);
+        }
+    }
+
+    /// What is safe leaves as it is, what is lost as its fallback.
+    fn let_leave(&mut self, worker: &mut Worker, node: &NodeState) {
         if node.promises.may_lose() {
             self.replies.fail(&node.promises, |tag| node.promises.is_lost(tag));
         }
         self.replies.release(&node.promises, &mut worker.out);
-        if !self.replies.is_empty() {
-            // Whoever gets further from here on finds it; who did before is seen by a second look.
-            node.promises.wake_later(&self.client.shared);
-            self.replies.release(&node.promises, &mut worker.out);
-        }
     }
 
     /// May more requests be read while replies wait?

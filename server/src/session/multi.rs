@@ -128,6 +128,10 @@ impl Session {
             worker.out.truncate(start);
             return Ran::held_back(Step::Busy(slot));
         }
+        if verb == SessionVerb::Exec && matches!(result, Err(CommandError::Busy(_))) {
+            // It is answered, and that is the end of the transaction for any client.
+            self.close_multi(node);
+        }
         worker.stats.commands[id.index()].calls.add(1);
         worker.stats.processed.add(1);
         self.note_command(id);
@@ -323,7 +327,7 @@ impl Session {
     ) -> Result<(), CommandError> {
         let start = worker.out.len();
         let sees_all = |(id, _): &(CommandId, _)| registry().entry(*id).command.sees_all_keys();
-        let sees_all = node.promises.waits_for_syncs() && multi.queue.iter().any(sees_all);
+        let sees_all = node.promises.is_active() && multi.queue.iter().any(sees_all);
         let mut owned = None;
         if let Some(slot) = slot {
             // Never waits at the lock: a busy room is the session's to wait for.
@@ -360,7 +364,11 @@ impl Session {
         }
         drop(owned);
         if flush_later {
-            node.edges.run_long(&mut || node.flush_all(now, slot));
+            node.edges.run_long(&mut || {
+                if let Err(error) = node.flush_all(now, slot) {
+                    tracing::warn!(error = error.text(), "FLUSHALL in EXEC left a slot as it was");
+                }
+            });
         }
         if sees_all {
             self.promise_all(worker, node, start);

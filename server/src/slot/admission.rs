@@ -79,11 +79,10 @@ impl Admission {
     /// first, and nothing was done.
     pub fn install_over(&self, expected: (Ownership, Epoch), ownership: Ownership) -> bool {
         let word = |ownership: Ownership| expected.1.0 << EPOCH_SHIFT | ownership as u64;
-        let (plain, noted) = (word(expected.0), word(expected.0) | NOTE);
-        let next = word(ownership) | NOTE;
-        [plain, noted].into_iter().any(|old| {
-            self.0.compare_exchange(old, next, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        })
+        let (old, next) = (word(expected.0), word(ownership) | NOTE);
+        // One loop: whoever takes the note in between must not make it look like another word.
+        let change = |now: u64| (now & !NOTE == old).then_some(next);
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_ok()
     }
 
     /// Is there a note? One load; whoever has let go of the lock asks.

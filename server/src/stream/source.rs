@@ -15,7 +15,7 @@ use super::chunk::Head;
 use super::codec::put_op;
 use super::section::{SectionEnd, kind, put_group};
 use super::snapshot::{Budget, Unreadable, Walk};
-use crate::slot::{Bell, Overrun, Rooms, Tap, TappedGroups};
+use crate::slot::{Bell, Overrun, Reading, Rooms, Tap, TappedGroups};
 
 /// Why a source cannot begin or go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Source {
     /// # Errors
     /// The node has no content of the slot; too many read it.
     pub fn begin(rooms: &Rooms, slot: SlotId) -> Result<Source, Interrupted> {
-        Source::begin_with(rooms, slot, None)
+        Source::begin_with(rooms.read(slot), None)
     }
 
     /// As `begin`, and behind the end the groups that are made from then on can be had (`more`),
@@ -87,12 +87,11 @@ impl Source {
     ///
     /// # Errors
     /// As `begin`.
-    pub fn follow(rooms: &Rooms, slot: SlotId, bell: Bell) -> Result<Source, Interrupted> {
-        Source::begin_with(rooms, slot, Some(bell))
+    pub fn follow(reading: Reading<'_>, bell: Bell) -> Result<Source, Interrupted> {
+        Source::begin_with(reading, Some(bell))
     }
 
-    fn begin_with(rooms: &Rooms, slot: SlotId, bell: Option<Bell>) -> Result<Source, Interrupted> {
-        let mut reading = rooms.read(slot);
+    fn begin_with(mut reading: Reading<'_>, bell: Option<Bell>) -> Result<Source, Interrupted> {
         if reading.is_let_go() {
             return Err(Unreadable::LetGo.into());
         }
@@ -140,21 +139,47 @@ impl Source {
         out: &mut Vec<u8>,
     ) -> Result<Piece, Interrupted> {
         loop {
+            if let Some(piece) = self.next_by(budget, out, |slot| Some(rooms.read(slot)))? {
+                return Ok(piece);
+            }
+        }
+    }
+
+    /// As `next`, without waiting for the room; `None`: somebody is inside.
+    ///
+    /// # Errors
+    /// As `next`.
+    pub fn next_if_free(
+        &mut self,
+        rooms: &Rooms,
+        budget: Budget,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Piece>, Interrupted> {
+        self.next_by(budget, out, |slot| rooms.try_read(slot))
+    }
+
+    fn next_by<'r>(
+        &mut self,
+        budget: Budget,
+        out: &mut Vec<u8>,
+        read: impl Fn(SlotId) -> Option<Reading<'r>>,
+    ) -> Result<Option<Piece>, Interrupted> {
+        loop {
             if let Some(index) = self.put_groups(budget, out)? {
-                return Ok(Piece::Groups(index));
+                return Ok(Some(Piece::Groups(index)));
             }
             if let Some(end) = self.end {
                 end.put(out);
-                return Ok(Piece::End(end));
+                return Ok(Some(Piece::End(end)));
             }
+            let Some(reading) = read(self.slot()) else { return Ok(None) };
             if self.walk.is_finished() {
-                self.drain_last(rooms)?;
+                self.drain_last(reading)?;
                 continue;
             }
-            let reading = rooms.read(self.slot());
             let head = self.walk.next_chunk(reading, budget, out, |reading, _| drop(reading))?;
             self.drain()?;
-            return Ok(Piece::Chunk(head));
+            return Ok(Some(Piece::Chunk(head)));
         }
     }
 
@@ -166,8 +191,7 @@ impl Source {
     }
 
     /// Takes the last groups and says where that is, under one hold: no group comes in between.
-    fn drain_last(&mut self, rooms: &Rooms) -> Result<(), Interrupted> {
-        let reading = rooms.read(self.slot());
+    fn drain_last(&mut self, reading: Reading<'_>) -> Result<(), Interrupted> {
         self.walk.check(&reading)?;
         self.drain()?;
         let (epoch, index) = (reading.epoch(), reading.index());

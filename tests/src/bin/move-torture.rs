@@ -121,7 +121,7 @@ fn run(setup: &Setup) -> io::Result<bool> {
         figures.faults.extend(seen.faults.iter().cloned());
     }
     figures.faults.extend(verdict.faults.iter().map(|fault| format!("probe: {fault}")));
-    misplaced(&fleet, &mut figures)?;
+    misplaced(&fleet, setup.slots, &mut figures)?;
     if setup.kill_every == 0 && total.unknown > 0 {
         figures.faults.push(format!("{} UNKNOWNRESULT without a crash", total.unknown));
     }
@@ -259,16 +259,13 @@ fn heal(fleet: &mut Fleet, owners: &Owners) -> io::Result<()> {
 }
 
 /// Keys are where their slot's owner is, and nowhere else.
-fn misplaced(fleet: &Fleet, figures: &mut Figures) -> io::Result<()> {
+fn misplaced(fleet: &Fleet, slots: u16, figures: &mut Figures) -> io::Result<()> {
     let until = Instant::now() + DEADLINE;
     loop {
         let (mut all, mut placed) = (0, 0);
         for node in 0..fleet.len() {
             all += fleet.ask(node, &["DBSIZE"])?.int().unwrap_or(0);
-            for slot in 0..slot_tests::keys::SLOTS {
-                if slot < FIRST_SLOT || slot > FIRST_SLOT + 1024 {
-                    continue;
-                }
+            for slot in FIRST_SLOT..FIRST_SLOT + slots {
                 let words = ["CLUSTER", "COUNTKEYSINSLOT", &slot.to_string()];
                 placed += fleet.ask(node, &words)?.int().unwrap_or(0);
             }

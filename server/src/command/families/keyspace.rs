@@ -90,7 +90,7 @@ fn flush(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
         return Err(CommandError::Syntax);
     }
     match cx.held.as_deref_mut() {
-        None => cx.node.flush_all(cx.now, None),
+        None => cx.node.flush_all(cx.now, None)?,
         Some(room) => {
             room.lend(&mut |owned| {
                 if !owned.keys().is_empty() {

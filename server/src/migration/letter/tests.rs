@@ -33,7 +33,7 @@ fn letter(said: &[Said<'_>]) -> (Head, Vec<u8>) {
 fn read(body: &[u8]) -> Result<(Head, Vec<Item<'_>>), Malformed> {
     let mut letter = Letter::read(body)?;
     let mut items = Vec::new();
-    while let Some(item) = letter.next()? {
+    while let Some(item) = letter.next_item()? {
         items.push(item);
     }
     Ok((letter.head, items))

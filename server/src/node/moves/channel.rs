@@ -13,6 +13,8 @@ use crate::migration::letter::{Head, Reply, Said, Stands, open_item, put_item};
 use crate::peer::{CallError, MAX_MESSAGE_BYTES};
 use crate::stream::{Budget, Piece};
 
+/// Bytes of one slot's groups in a letter, so that one that is written fast leaves room for others.
+const GROUPS_BYTES: usize = LETTER_BYTES / 4;
 /// The longest payload of an item: a letter with it is a call that a link takes.
 const ITEM_BYTES_MAX: usize = MAX_MESSAGE_BYTES - 2 * LETTER_BYTES;
 /// Bytes of a letter: a millisecond of work at the other end, and as long as a write may wait there
@@ -31,6 +33,8 @@ pub(super) struct Channel {
     is_paused: bool,
     /// Where the next filling begins: behind the slot that was filled last.
     turn: Option<SlotId>,
+    /// The same of groups behind the end.
+    urgent_turn: Option<SlotId>,
     /// The boot it speaks to, by the table.
     boot: Boot,
 }
@@ -45,6 +49,7 @@ impl Channel {
             is_sending: false,
             is_paused: false,
             turn: None,
+            urgent_turn: None,
             boot: Boot(0),
         }
     }
@@ -102,13 +107,23 @@ impl Book {
                 |(slot, entry): (&SlotId, &Entry)| (entry.copy_to() == Some(to)).then_some(*slot);
             self.entries.iter().filter_map(of).collect()
         };
-        for slot in &ours {
+        // In turn, so that fast slots with low numbers do not keep the others from being heard.
+        let after = |turn: Option<SlotId>| {
+            turn.map_or(0, |turn| ours.partition_point(|slot| *slot <= turn))
+        };
+        let urgent = self.channels.get(&to).and_then(|channel| channel.urgent_turn);
+        let (mut urgent_turn, split) = (urgent, after(urgent));
+        for slot in ours[split..].iter().chain(&ours[..split]) {
             if body.len() >= LETTER_BYTES {
-                return turn;
+                break;
             }
             self.put_urgent(*slot, body, look);
+            urgent_turn = Some(*slot);
         }
-        let split = turn.map_or(0, |turn| ours.partition_point(|slot| *slot <= turn));
+        if let Some(channel) = self.channels.get_mut(&to) {
+            channel.urgent_turn = urgent_turn;
+        }
+        let split = after(turn);
         let mut last = turn;
         for slot in ours[split..].iter().chain(&ours[..split]) {
             if body.len() >= LETTER_BYTES {
@@ -124,10 +139,10 @@ impl Book {
     /// Groups behind the end, then the owner's word.
     fn put_urgent(&mut self, slot: SlotId, body: &mut Vec<u8>, look: &Look<'_>) {
         let Some(entry) = self.entries.get_mut(&slot) else { return };
-        let (epoch, before) = (entry.epoch(), body.len());
+        let (epoch, before, wants_word) = (entry.epoch(), body.len(), entry.wants_word(look));
         let Some(copy) = entry.copy.as_mut().filter(|copy| copy.has_ended) else { return };
         let attempt = copy.attempt;
-        let budget = Budget { bytes: LETTER_BYTES, ..Budget::default() };
+        let budget = Budget { bytes: GROUPS_BYTES, ..Budget::default() };
         let open = open_item(body, slot, attempt, epoch, false);
         match copy.source.more(budget, body) {
             Ok(Some(_)) if body.len() - before > ITEM_BYTES_MAX => {
@@ -138,6 +153,8 @@ impl Book {
                 open.close(body);
                 entry.sent(index, look);
             }
+            // No groups: it is answered all the same.
+            Ok(None) if wants_word => open.close(body),
             Ok(None) => open.give_up(body),
             Err(why) => {
                 open.give_up(body);
@@ -164,9 +181,6 @@ impl Book {
         let (epoch, before) = (entry.epoch(), body.len());
         while body.len() < LETTER_BYTES {
             let Some(copy) = entry.copy.as_mut().filter(|copy| !copy.has_ended) else { break };
-            if look.node.rooms.try_read(slot).is_none() {
-                break;
-            }
             let attempt = copy.attempt;
             if !copy.has_begun {
                 copy.has_begun = true;
@@ -176,13 +190,17 @@ impl Book {
             let open = open_item(body, slot, attempt, epoch, true);
             let kind_at = body.len();
             body.push(0);
-            match copy.source.next(&look.node.rooms, Budget::default(), body) {
+            match copy.source.next_if_free(&look.node.rooms, Budget::default(), body) {
+                Ok(None) => {
+                    open.give_up(body);
+                    break;
+                }
                 Ok(_) if body.len() - kind_at > ITEM_BYTES_MAX => {
                     open.give_up(body);
                     entry.refused(attempt, Some(TOO_LARGE), look.now);
                     break;
                 }
-                Ok(piece) => {
+                Ok(Some(piece)) => {
                     body[kind_at] = piece.kind();
                     open.close(body);
                     if let Piece::End(end) = piece {

@@ -11,14 +11,14 @@ use slots::{Boot, Epoch, MoveId, NodeId, OpIndex, SlotId, TableVersion};
 
 use super::report::Tallies;
 use super::{Look, Wishes, round_for_now, rounds_done};
+use crate::command::seals::Sealer;
 use crate::migration::outgoing::AGAIN;
 use crate::migration::{Do, Facts, Outcome, Outgoing};
 use crate::replication::{Acked, Lead, Terms, Want};
-use crate::slot::Ownership;
 use crate::stream::Source;
 
 /// How long a reply waits for those who count before its outcome is called unknown (PROTOCOL 3).
-const ACK_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the target may take to answer the owner's word, while the slot is closed.
 const HANDOVER_MAX: Duration = Duration::from_secs(1);
 /// Between two tries to begin a copy that was refused or could not be read.
@@ -63,8 +63,9 @@ pub(super) struct CopyOut {
     pub(super) has_ended: bool,
     /// The last index that was sent.
     pub(super) sent: OpIndex,
-    /// What the target holds, once its copy is whole.
+    /// What the target holds, once its copy is whole, and the version of its table when it said so.
     acked: Option<OpIndex>,
+    acked_at: TableVersion,
     pub(super) keys: u64,
     pub(super) bytes: u64,
 }
@@ -235,6 +236,14 @@ impl Entry {
         to.is_some_and(|to| self.lead.counted().any(|node| node == to))
     }
 
+    /// Is the target to say once more what it holds? What it said at an older table does not make
+    /// it grow, and an idle slot has no groups that it would answer.
+    pub(super) fn wants_word(&self, look: &Look<'_>) -> bool {
+        let ver = look.table.slot(self.slot).ver();
+        let is_old = |copy: &CopyOut| copy.acked.is_some() && copy.acked_at < ver;
+        self.is_joining() && self.copy.as_ref().is_some_and(is_old)
+    }
+
     /// To whom a copy is to be begun now.
     pub(super) fn wants_copy(&self, look: &Look<'_>) -> Option<NodeId> {
         let to = self.out.as_ref()?.to();
@@ -249,8 +258,7 @@ impl Entry {
         let Some(boot) = look.table.node(to).map(|row| row.boot) else { return false };
         let Some(reading) = look.node.rooms.try_read(self.slot) else { return false };
         let (keys, bytes) = (reading.len() as u64, reading.bytes() as u64);
-        drop(reading);
-        match Source::follow(&look.node.rooms, self.slot, look.bell.clone()) {
+        match Source::follow(reading, look.bell.clone()) {
             Ok(source) => {
                 self.attempts += 1;
                 let attempt = self.attempts;
@@ -263,6 +271,7 @@ impl Entry {
                     has_ended: false,
                     sent: OpIndex(0),
                     acked: None,
+                    acked_at: TableVersion(0),
                     keys,
                     bytes,
                 });
@@ -304,9 +313,9 @@ impl Entry {
         now: Duration,
     ) {
         let Some(copy) = self.copy.as_mut().filter(|copy| copy.attempt == attempt) else { return };
-        copy.acked = Some(index);
-        self.blocked = None;
         let (boot, version) = acked;
+        (copy.acked, copy.acked_at) = (Some(index), version);
+        self.blocked = None;
         self.lead.acked(copy.to, Acked { index, boot, version }, now);
     }
 
@@ -390,7 +399,8 @@ impl Entry {
 
     /// Once nobody is inside a closed slot, its last index is known.
     fn note_sealed(&mut self, look: &Look<'_>) {
-        if !self.is_sealed() || self.sealed_last.is_some() {
+        let is_closed = || look.node.seals.is_closed(self.slot, self.lead.epoch(), Sealer::Move);
+        if !self.is_sealed() || self.sealed_last.is_some() || !is_closed() {
             return;
         }
         if let Some(reading) = look.node.rooms.try_read(self.slot) {
@@ -468,25 +478,27 @@ impl Entry {
         match order {
             Do::Count => {
                 let held = self.copy.as_ref().and_then(|copy| copy.acked).unwrap_or(OpIndex(0));
-                // First: whoever writes behind the index that is read next finds it.
+                // Whoever writes behind the index that is read here finds it. If somebody is inside
+                // it does not count, and this is asked for again.
+                let Some(reading) = node.rooms.try_read(slot) else { return };
                 node.promises.count(slot, held);
-                let last = node.rooms.read(slot).index();
-                (self.own_safe, self.safe) = (self.own_safe.max(held), held);
+                let last = reading.index();
+                drop(reading);
+                self.safe = held;
                 self.wrote(last, look);
                 self.lead.count(to, look.now);
             }
             Do::Seal => {
-                let epoch = self.lead.epoch();
-                node.seals.close(slot, epoch);
-                let owned = (Ownership::Owned, epoch);
-                if !node.rooms.install_over(slot, owned, Ownership::Sealed) {
-                    node.unseal(slot);
-                }
                 (self.sealed_last, self.sealed_at) = (None, look.now);
-                self.note_sealed(look);
+                match node.seal(slot, self.lead.epoch(), Sealer::Move) {
+                    true => self.note_sealed(look),
+                    false => {
+                        self.out.iter_mut().for_each(|out| out.not_sealed(look.now));
+                    }
+                }
             }
             Do::Unseal => {
-                node.unseal(slot);
+                node.unseal(slot, Sealer::Move);
                 if let Some(out) = &self.out {
                     tallies.paused(out.id(), look.now.saturating_sub(self.sealed_at));
                 }

@@ -36,7 +36,7 @@ use crate::slot::Bell;
 use crate::vital::vital;
 
 use channel::Channel;
-use entry::Entry;
+use entry::{ACK_TIMEOUT, Entry};
 use report::Tallies;
 pub(super) use target::Target;
 
@@ -74,11 +74,22 @@ struct Book {
     unread: SlotRanges,
     /// Slots that nobody counts for any more, with the round of the own log that they wait for.
     leaving: Vec<(SlotId, u64)>,
-    /// A ticket, and what has to be safe for it.
-    ticket: Option<(u64, u64, Vec<(SlotId, OpIndex)>)>,
+    /// The replies that may depend on any slot, and wait.
+    ticket: Option<Ticket>,
     /// Moves of these slots are to be withdrawn: the log refused their commit, or the target has
     /// no copy of what it was given word of.
     withdrawn: Vec<(MoveId, SlotId)>,
+}
+
+/// What has to be safe before replies leave that may depend on any slot.
+struct Ticket {
+    number: u64,
+    /// The own log's round.
+    round: u64,
+    /// Counted slots whose last index is not known yet, and those that are not safe up to theirs.
+    unread: Vec<SlotId>,
+    slots: Vec<(SlotId, OpIndex)>,
+    since: Duration,
 }
 
 /// What is to be proposed after a step.
@@ -310,9 +321,14 @@ impl Book {
     fn leave_all(&mut self, node: &NodeState) {
         self.entries.clear();
         self.channels.clear();
+        self.leaving.clear();
         self.table = Arc::new(SlotTable::new());
-        for (slot, _) in std::mem::take(&mut self.leaving) {
-            node.promises.counted().release(slot);
+        // What another life of the node makes of the slots says nothing of these replies.
+        let counted = node.promises.counted();
+        if !counted.is_idle() {
+            SlotId::all().for_each(|slot| counted.lose(slot));
+            node.promises.settle_counted();
+            node.promises.progressed();
         }
     }
 
@@ -399,6 +415,11 @@ impl Book {
                 // It was counted when its row was installed, and is alone by now.
                 self.leave(look.node, slot);
             }
+            None if !is_mine && look.node.promises.counted().is_counted(slot) => {
+                // It came and went between two looks.
+                look.node.promises.counted().lose(slot);
+                look.node.promises.progressed();
+            }
             None => {}
         }
     }
@@ -406,6 +427,7 @@ impl Book {
     /// Nobody counts for a slot: the own log is enough for what is written from now on.
     fn leave(&mut self, node: &NodeState, slot: SlotId) {
         node.promises.counted().begin_release(slot);
+        self.leaving.retain(|(leaving, _)| *leaving != slot);
         self.leaving.push((slot, round_for_now(&node.promises)));
     }
 
@@ -427,27 +449,36 @@ impl Book {
     }
 
     /// Replies that may depend on any slot leave once all that was there when they were asked for
-    /// is safe.
+    /// is safe; what they wait for is not known if that takes too long.
     fn answer_tickets(&mut self, look: &Look<'_>, wishes: &mut Wishes) {
         let counted = look.node.promises.counted();
         if self.ticket.is_none()
-            && let Some(ticket) = counted.open_ticket()
+            && let Some(number) = counted.open_ticket()
         {
-            let last = |slot: &SlotId| {
-                let reading = look.node.rooms.try_read(*slot)?;
-                Some((*slot, reading.index()))
-            };
-            let slots: Option<Vec<_>> = self.entries.keys().map(last).collect();
+            let (unread, slots) = (counted.all(), Vec::new());
             let round = round_for_now(&look.node.promises);
-            self.ticket = slots.map(|slots| (ticket, round, slots));
+            self.ticket = Some(Ticket { number, round, unread, slots, since: look.now });
         }
-        let Some((ticket, round, slots)) = &mut self.ticket else { return };
-        slots.retain(|(slot, index)| counted.waits(*slot, *index).is_some());
-        if slots.is_empty() && rounds_done(&look.node.promises) >= *round {
-            counted.answer(*ticket);
-            wishes.is_progress = true;
-            self.ticket = None;
+        let Some(ticket) = &mut self.ticket else { return };
+        // A later index than that of the moment it was asked for does no harm.
+        ticket.unread.retain(|slot| match look.node.rooms.try_read(*slot) {
+            Some(reading) => {
+                ticket.slots.push((*slot, reading.index()));
+                false
+            }
+            None => true,
+        });
+        ticket.slots.retain(|(slot, index)| counted.waits(*slot, *index).is_some());
+        let is_safe = ticket.unread.is_empty() && ticket.slots.is_empty();
+        if is_safe && rounds_done(&look.node.promises) >= ticket.round {
+            counted.answer(ticket.number);
+        } else if look.now.saturating_sub(ticket.since) >= ACK_TIMEOUT {
+            counted.give_up_tickets(ticket.number);
+        } else {
+            return;
         }
+        wishes.is_progress = true;
+        self.ticket = None;
     }
 }
 

@@ -38,9 +38,18 @@ pub(in crate::node) struct Target {
 #[derive(Default)]
 struct Owner {
     channel: u64,
+    /// The last letter that was carried out, and what came of it.
     number: u64,
-    reply: Vec<u8>,
+    carried: Carried,
     copies: BTreeMap<SlotId, Copy>,
+}
+
+#[derive(Default)]
+struct Carried {
+    states: Vec<State>,
+    version: TableVersion,
+    /// What has to be as safe as this node promises before it is answered.
+    unsafe_at: Vec<Position>,
 }
 
 struct Copy {
@@ -68,26 +77,30 @@ impl Target {
             // Copies of before are void, and their stages go with the next look at the table.
             *owner = Owner { channel: head.channel, ..Owner::default() };
         }
-        if head.number <= owner.number {
-            return match head.number == owner.number {
-                true => Ok(owner.reply.clone()),
-                false => Err("an old letter".to_owned()),
-            };
+        if head.number < owner.number {
+            return Err("an old letter".to_owned());
         }
-        let table = self.table_at(head.version).await?;
-        let (mut states, mut unsafe_at) = (BTreeMap::new(), Vec::new());
-        self.carry_out(letter, &mut owner, from, &table, &mut states, &mut unsafe_at)
-            .map_err(|error| error.to_string())?;
-        for position in unsafe_at {
+        if head.number > owner.number {
+            let table = self.table_at(head.version).await?;
+            let (mut states, mut unsafe_at) = (BTreeMap::new(), Vec::new());
+            let read =
+                self.carry_out(letter, &mut owner, from, &table, &mut states, &mut unsafe_at);
+            // From here on it was carried out, whatever becomes of this call.
+            owner.number = head.number;
+            owner.carried = Carried {
+                states: states.into_values().collect(),
+                version: table.version(),
+                unsafe_at,
+            };
+            read.map_err(|error| error.to_string())?;
+        }
+        for position in owner.carried.unsafe_at.clone() {
             self.wait_safe(position).await;
         }
         let topology = self.node.topology();
         let boot = topology.table.node(topology.me).map_or(Boot(0), |row| row.boot);
-        let states = states.into_values().collect();
-        let reply = Reply { boot, version: table.version(), states }.encode();
-        owner.number = head.number;
-        owner.reply.clone_from(&reply);
-        Ok(reply)
+        let (version, states) = (owner.carried.version, owner.carried.states.clone());
+        Ok(Reply { boot, version, states }.encode())
     }
 
     /// The table, once it is as new as the letter's.
@@ -129,7 +142,7 @@ impl Target {
     ) -> Result<(), Malformed> {
         let me = self.node.topology().me;
         let mut newest = BTreeMap::<u16, Position>::new();
-        while let Some(item) = letter.next()? {
+        while let Some(item) = letter.next_item()? {
             let row = table.slot(item.slot);
             let is_target = row.planned_move().is_some_and(|planned| planned.to == me);
             let stands = if row.owner() != Some(from) || row.epoch() > item.epoch {
@@ -139,7 +152,7 @@ impl Target {
             } else if !is_target && !row.is_in_sync(me) {
                 Stands::Apart
             } else {
-                let (stands, position) = self.take(owner, &item);
+                let (stands, position) = self.take(owner, &item, row.is_in_sync(me));
                 if let Some(position) = position {
                     newest.insert(position.lane, position);
                 }
@@ -152,8 +165,17 @@ impl Target {
         Ok(())
     }
 
-    fn take(&self, owner: &mut Owner, item: &Item<'_>) -> (Stands, Option<Position>) {
+    /// One who is in sync never discards its copy (R3): it is let go of first, through the table.
+    fn take(
+        &self,
+        owner: &mut Owner,
+        item: &Item<'_>,
+        is_in_sync: bool,
+    ) -> (Stands, Option<Position>) {
         let (node, slot) = (&*self.node, item.slot);
+        if is_in_sync && matches!(item.said, Said::Begin { .. }) {
+            return (Stands::Apart, None);
+        }
         if let Said::Begin { bytes, .. } = item.said {
             if self.lacks_room(bytes) {
                 owner.copies.remove(&slot);
@@ -190,7 +212,9 @@ impl Target {
         if let Err(error) = outcome {
             tracing::warn!(slot = slot.number(), %error, "a copy on its way here is void");
             copy.stage = None;
-            node.rooms.drop_stage(slot);
+            if !is_in_sync {
+                node.rooms.drop_stage(slot);
+            }
             return (Stands::Apart, None);
         }
         match stage.is_whole() {

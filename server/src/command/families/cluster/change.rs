@@ -8,6 +8,7 @@ use slots::{
     TableVersion, Verdicts,
 };
 
+use crate::command::seals::Sealer;
 use crate::command::waiting::{self, propose};
 use crate::command::{Args, CommandError, NodeCx, NodeState, Outcome};
 use crate::control::ProposeError;
@@ -207,16 +208,15 @@ impl Seals<'_> {
             self.unsure.push(slot);
             return Ok(());
         }
+        if let Some(planned) = node.topology().table.slot(slot).planned_move() {
+            let id = planned.id;
+            return Err(CommandError::err(format_args!(
+                "Slot {slot} is on its way to another node: wait for move {id}, or cancel it \
+                 (slotctl cancel {id})"
+            )));
+        }
         let sealed = cx.enter(slot, Patience::Spin, |owned| {
-            let served = (Ownership::Owned, owned.epoch());
-            empties(owned).then(|| {
-                node.seals.close(slot, owned.epoch());
-                let is_sealed = node.rooms.install_over(slot, served, Ownership::Sealed);
-                if !is_sealed {
-                    node.unseal(slot);
-                }
-                is_sealed
-            })
+            empties(owned).then(|| node.seal(slot, owned.epoch(), Sealer::Order))
         })?;
         match sealed {
             Some(Some(true)) => {
@@ -258,7 +258,7 @@ impl Seals<'_> {
 impl Drop for Seals<'_> {
     fn drop(&mut self) {
         for slot in self.sealed.drain(..).chain(self.unsure.drain(..)) {
-            self.node.unseal(slot);
+            self.node.unseal(slot, Sealer::Order);
         }
     }
 }
