@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
+use slot_tests::dice::Dice;
 use slot_tests::fleet::Fleet;
-use slot_tests::keys::key_in;
+use slot_tests::keys::{key_in, key_in_not_before};
+use slot_tests::moving::Writer;
 use slot_tests::probe::{Owners, Probe};
 use slot_tests::resp::{Client, Value};
 
@@ -163,87 +165,25 @@ fn orders_that_make_no_sense_are_refused_with_a_reason() {
     assert_eq!(done["changed"], false);
 }
 
-/// A client that writes to keys of its own and follows redirects; what it was told.
-struct Writer {
-    clients: Vec<Client>,
-    ports: BTreeMap<String, usize>,
-    at: usize,
-    unknown: u64,
-}
-
-impl Writer {
-    fn new(fleet: &Fleet) -> Writer {
-        let clients = (0..fleet.len()).map(|node| fleet.client(node).expect("a client")).collect();
-        let ports = (0..fleet.len()).map(|node| (fleet.address(node), node)).collect();
-        Writer { clients, ports, at: 0, unknown: 0 }
-    }
-
-    /// The reply of whoever serves it.
-    fn call(&mut self, words: &[&str]) -> Value {
-        for _ in 0..1_000 {
-            let reply = call(&mut self.clients[self.at], words);
-            let Value::Error(text) = &reply else { return reply };
-            if let Some(to) = text.strip_prefix("MOVED ") {
-                let address = to.split(' ').nth(1).expect("an address");
-                self.at = self.ports[address];
-            } else if text.starts_with("UNKNOWNRESULT") {
-                self.unknown += 1;
-                return reply;
-            } else if !text.starts_with("TRYAGAIN") {
-                panic!("{words:?}: {text}");
-            }
-        }
-        panic!("{words:?}: nobody takes it");
-    }
-}
-
 /// Writers on slots that move back and forth; `args` for the nodes.
 fn write_while_slots_move(args: &[&str], rounds: usize) {
     const SLOTS: std::ops::Range<u16> = 200..232;
     let mut fleet = fleet(args);
-    // Looking for a key of a slot takes longer than a write.
-    let tags: Arc<BTreeMap<u16, String>> =
-        Arc::new(SLOTS.map(|slot| (slot, key_in(slot))).collect());
-    let stop = Arc::new(AtomicBool::new(false));
-    let (written, longest_us) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let writers: Vec<_> = (0..4)
-        .map(|number| {
-            let mut writer = Writer::new(&fleet);
-            let (stop, written) = (stop.clone(), written.clone());
-            let (longest_us, tags) = (longest_us.clone(), tags.clone());
-            thread::spawn(move || {
-                let (mut counts, mut nth) = (BTreeMap::<u16, i64>::new(), 0_u64);
-                while !stop.load(Ordering::SeqCst) {
-                    let slot = SLOTS.start + (nth % u64::from(SLOTS.end - SLOTS.start)) as u16;
-                    nth += 1;
-                    let key = |name: &str| format!("{{{}}}{name}{number}", tags[&slot]);
-                    let begun = Instant::now();
-                    let count = counts.entry(slot).or_insert(0);
-                    let reply = writer.call(&["INCR", &key("count")]);
-                    assert_eq!(reply, Value::Int(*count + 1), "{}", key("count"));
-                    *count += 1;
-                    let piece = format!("{count}\r\n");
-                    writer.call(&["APPEND", &key("text"), &piece]);
-                    let length = writer.call(&["RPUSH", &key("list"), &piece]);
-                    assert_eq!(length, Value::Int(*count), "{}", key("list"));
-                    let took_us = begun.elapsed().as_micros() as u64;
-                    longest_us.fetch_max(took_us, Ordering::SeqCst);
-                    written.fetch_add(3, Ordering::SeqCst);
-                }
-                for (slot, count) in &counts {
-                    let key = |name: &str| format!("{{{}}}{name}{number}", tags[slot]);
-                    let text: String = (1..=*count).map(|nth| format!("{nth}\r\n")).collect();
-                    assert_eq!(writer.call(&["GET", &key("text")]), Value::bulk(text));
-                    let length = writer.call(&["LLEN", &key("list")]);
-                    assert_eq!(length, Value::Int(*count));
-                }
-                writer.unknown
-            })
+    let addresses: Vec<String> = (0..fleet.len()).map(|node| fleet.address(node)).collect();
+    let (stop, mut dice) = (Arc::new(AtomicBool::new(false)), Dice::new(1));
+    let mut begin_writer = |number: u32| {
+        let tag = |slot| format!("{{{}}}", key_in_not_before(slot, 100_000 * number));
+        let tags = SLOTS.map(tag).collect();
+        let mut writer = Writer::new(addresses.clone(), tags, dice.split());
+        let stop = stop.clone();
+        thread::spawn(move || {
+            writer.run(&stop);
+            writer
         })
-        .collect();
+    };
+    let writers: Vec<_> = (0..4).map(&mut begin_writer).collect();
     let owners = Arc::new(Owners::new(fleet.len()));
-    let addresses = (0..fleet.len()).map(|node| fleet.address(node)).collect();
-    let probe = Probe::new(addresses, &key_in(SLOTS.start), owners).that_moves();
+    let probe = Probe::new(addresses.clone(), &key_in(SLOTS.start), owners).that_moves();
     let probing = {
         let stop = stop.clone();
         thread::spawn(move || probe.run(&stop))
@@ -255,21 +195,26 @@ fn write_while_slots_move(args: &[&str], rounds: usize) {
         wait_for_end(&mut fleet, &id);
         thread::sleep(Duration::from_millis(50));
     }
+    let took = began.elapsed();
     stop.store(true, Ordering::SeqCst);
-    let unknown: u64 = writers.into_iter().map(|writer| writer.join().expect("it ends")).sum();
     let verdict = probing.join().expect("it ends");
     assert_eq!(verdict.faults, Vec::<String>::new());
-    assert_eq!(unknown, 0, "a move that was planned leaves nothing unknown");
-    let written = written.load(Ordering::SeqCst);
+    let (mut acked, mut slowest) = (0, Duration::ZERO);
+    for writer in writers {
+        let mut writer = writer.join().expect("it ends");
+        writer.look_at_all();
+        let seen = &writer.seen;
+        assert_eq!(seen.faults, Vec::<String>::new());
+        assert_eq!(seen.unknown, 0, "a move that was planned leaves nothing unknown");
+        acked += seen.acked;
+        slowest = slowest.max(seen.slowest);
+    }
     eprintln!(
-        "{rounds} moves of {slots} in {:?}: {written} writes, the slowest three of one writer {} us; the \
-         probe {} values, the longest time without one {:?}",
-        began.elapsed(),
-        longest_us.load(Ordering::SeqCst),
-        verdict.values,
-        verdict.longest_gap
+        "{rounds} moves of {slots} in {took:?}: {acked} writes, the slowest {slowest:?}; the probe \
+         saw {} values, the longest time without one {:?}",
+        verdict.values, verdict.longest_gap
     );
-    assert!(written > 100, "{written}");
+    assert!(acked > 100, "{acked}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Clients whose next command waits until a slot that is being handed over opens, here or
 //! elsewhere (PROTOCOL 4).
 //!
-//! Not the seal (`command/seals`): this is who stands before it. At the source a slot is sealed, and
-//! lingers until the new owner is ready; at the target it is expected, from the source's word on.
+//! Not the seal (`command/seals`): this is who stands before it. At the source a slot is sealed,
+//! and lingers until the new owner is ready; at the target it is expected, from the word on.
 //! Invariant: who waits has executed nothing, is woken when the slot's standing changes, and waits
 //! at most `PARKED_MAX`; a connection waits for one slot at a time, so `maxclients` bounds them.
 
@@ -169,6 +169,19 @@ mod tests {
         parking.park(slot(), &one);
         parking.leave(slot(), &one);
         assert!(parking.is_empty());
+    }
+
+    #[test]
+    fn the_old_owner_waits_for_the_new_one_but_not_long() {
+        let parking = Parking::default();
+        parking.linger(slot(), 0);
+        parking.settle(|_| Epoch(9), |_| false);
+        assert!(parking.expects(slot()), "whatever the table says of epochs");
+        parking.give_up(slot());
+        assert!(!parking.expects(slot()));
+        parking.linger(slot(), 0);
+        parking.tick(LINGER_MAX.as_nanos() as u64);
+        assert!(!parking.expects(slot()));
     }
 
     #[test]

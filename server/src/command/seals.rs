@@ -68,7 +68,7 @@ impl Seals {
 
     /// The slot is closed no more, if this one closed it; `then` makes its admission word say so,
     /// before anybody can look at the seal again.
-    fn open(&self, slot: SlotId, by: Sealer, then: impl FnOnce()) {
+    pub fn open(&self, slot: SlotId, by: Sealer, then: impl FnOnce()) {
         let mut book = self.0.lock();
         if book.closed.get(&slot).is_some_and(|seal| seal.by == by) {
             book.closed.remove(&slot);

@@ -105,3 +105,83 @@ impl Rooms {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use slots::{Epoch, OpIndex, TableVersion};
+
+    use super::*;
+    use crate::slot::room::Chores;
+    use crate::slot::{Key, Op, Ownership, StageFate};
+    use crate::store::object::Object;
+    use crate::store::table::{Expiry, Table};
+
+    const SLOT: SlotId = SlotId::FIRST;
+
+    struct NoChores;
+
+    impl Chores for NoChores {
+        fn expiry_due(&self, _: SlotId, _: u64) {}
+        fn free(&self, _: Box<Object>) {}
+        fn free_table(&self, _: Table<Object>) {}
+    }
+
+    /// Rooms that own a slot with a key at epoch 3.
+    fn owner() -> Rooms {
+        let rooms = Rooms::new(Box::new(NoChores));
+        let mut replay = rooms.replay(SLOT, 1);
+        let (key, expiry) = (Key::new(b"k"), Expiry::At(9_000));
+        replay.apply(Op::SetString { key, value: b"v", expiry });
+        replay.set_place(Epoch(3), OpIndex(1));
+        drop(replay);
+        install(&rooms, Ownership::Owned, 3, StageFate::Drop);
+        rooms
+    }
+
+    fn install(rooms: &Rooms, ownership: Ownership, epoch: u64, fate: StageFate) {
+        rooms.install_since(SLOT, ownership, Epoch(epoch), TableVersion(epoch), fate);
+    }
+
+    fn totals(rooms: &Rooms) -> (i64, bool, i64) {
+        let totals = &rooms.totals;
+        let load = |of: &std::sync::atomic::AtomicI64| of.load(Ordering::Relaxed);
+        (load(&totals.keys), load(&totals.bytes) > 0, load(&totals.expiring))
+    }
+
+    #[test]
+    fn a_hidden_copy_is_in_no_total_and_comes_back_whole() {
+        let rooms = owner();
+        assert_eq!(totals(&rooms), (1, true, 1));
+        install(&rooms, Ownership::Foreign, 5, StageFate::Adopt);
+        assert_eq!((totals(&rooms), rooms.kept_slots()), ((0, false, 0), vec![SLOT]));
+        assert_eq!(rooms.read(SLOT).len(), 1, "a checkpoint has it");
+        install(&rooms, Ownership::Owned, 6, StageFate::Adopt);
+        assert_eq!((totals(&rooms), rooms.kept_slots()), ((1, true, 1), Vec::new()));
+        let reading = rooms.read(SLOT);
+        assert_eq!((reading.len(), reading.index()), (1, OpIndex(1)));
+    }
+
+    #[test]
+    fn a_slot_that_comes_back_from_nobody_is_empty() {
+        let rooms = owner();
+        install(&rooms, Ownership::Foreign, 5, StageFate::Adopt);
+        install(&rooms, Ownership::Owned, 6, StageFate::Drop);
+        assert_eq!((totals(&rooms), rooms.kept_slots()), ((0, false, 0), Vec::new()));
+        assert_eq!(rooms.read(SLOT).index(), OpIndex(2), "the end of a life is a group");
+    }
+
+    #[test]
+    fn who_is_let_go_of_lets_the_copy_go() {
+        let rooms = owner();
+        install(&rooms, Ownership::Foreign, 5, StageFate::Adopt);
+        rooms.drop_kept(SLOT);
+        rooms.drop_kept(SLOT);
+        assert_eq!((totals(&rooms), rooms.kept_slots()), ((0, false, 0), Vec::new()));
+        let reading = rooms.read(SLOT);
+        assert_eq!((reading.len(), reading.index()), (0, OpIndex(2)));
+        drop(reading);
+        let rooms = owner();
+        install(&rooms, Ownership::Foreign, 5, StageFate::Drop);
+        assert_eq!((totals(&rooms), rooms.kept_slots()), ((0, false, 0), Vec::new()));
+    }
+}

@@ -127,8 +127,8 @@ impl Source {
         self.walk.slot()
     }
 
-    /// Appends the next piece to `out`; nothing is asked here after the end or an error. A piece has about
-    /// as many bytes as the budget says, unless a single value or group has more.
+    /// Appends the next piece to `out`; nothing is asked here after the end or an error. A piece
+    /// has about as many bytes as the budget says, unless a single value or group has more.
     ///
     /// # Errors
     /// It cannot go on: another source may begin from the start.

@@ -10,7 +10,7 @@ use slot_tests::flags::Flags;
 use slot_tests::fleet::Fleet;
 use slot_tests::keys::{key_in, key_in_not_before};
 use slot_tests::moving::{Seen, Writer};
-use slot_tests::probe::{Owners, Probe};
+use slot_tests::probe::{Owners, Probe, Verdict};
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -98,8 +98,17 @@ fn run(setup: &Setup) -> io::Result<bool> {
             })
         })
         .collect();
-    let mut figures = Figures::default();
-    let outcome = torture(setup, &mut fleet, &mut dice, &owners, &mut figures);
+    let mut torture = Torture {
+        setup,
+        fleet: &mut fleet,
+        dice: &mut dice,
+        owners: &owners,
+        figures: Figures::default(),
+        next_kill: Instant::now() + Duration::from_secs(setup.kill_every.max(1)),
+        restart: None,
+    };
+    let outcome = torture.run();
+    let mut figures = torture.figures;
     stop.store(true, SeqCst);
     let mut writers: Vec<Writer> =
         writers.into_iter().map(|writer| writer.join().expect("a writer ends")).collect();
@@ -120,13 +129,19 @@ fn run(setup: &Setup) -> io::Result<bool> {
         total.slowest = total.slowest.max(seen.slowest);
         figures.faults.extend(seen.faults.iter().cloned());
     }
-    figures.faults.extend(verdict.faults.iter().map(|fault| format!("probe: {fault}")));
     misplaced(&fleet, setup.slots, &mut figures)?;
     if setup.kill_every == 0 && total.unknown > 0 {
         figures.faults.push(format!("{} UNKNOWNRESULT without a crash", total.unknown));
     }
+    report(figures, &total, &verdict)
+}
+
+/// Prints all; whether it holds.
+fn report(mut figures: Figures, total: &Seen, verdict: &Verdict) -> io::Result<bool> {
+    figures.faults.extend(verdict.faults.iter().map(|fault| format!("probe: {fault}")));
     println!(
-        "moves: {} of {} slots in all, {} cancelled, {} refused; the longest took {:.2} s; kills: {}",
+        "moves: {} of {} slots in all, {} cancelled, {} refused; the longest took {:.2} s; \
+         kills: {}",
         figures.moves,
         figures.slots,
         figures.cancelled,
@@ -153,79 +168,91 @@ fn run(setup: &Setup) -> io::Result<bool> {
     Ok(figures.faults.is_empty())
 }
 
-fn torture(
-    setup: &Setup,
-    fleet: &mut Fleet,
-    dice: &mut Dice,
-    owners: &Owners,
-    figures: &mut Figures,
-) -> io::Result<()> {
-    let until = Instant::now() + Duration::from_secs(setup.seconds);
-    let every = Duration::from_secs(setup.kill_every.max(1));
-    let mut next_kill = Instant::now() + every;
-    let mut restart: Option<(usize, Instant)> = None;
-    while Instant::now() < until {
-        let live: Vec<usize> = (0..fleet.len()).filter(|node| fleet.is_up(*node)).collect();
-        let by = *dice.one_of(&live);
-        let to = dice.below(fleet.len() as u64) as usize;
-        let first = FIRST_SLOT + dice.below(u64::from(setup.slots)) as u16;
-        let last =
-            (first + dice.below(u64::from(setup.slots)) as u16).min(FIRST_SLOT + setup.slots - 1);
-        let begun = Instant::now();
-        let id = begin(fleet, by, &format!("{first}-{last}"), to);
-        let mut cancel_at =
-            dice.percent(setup.cancel).then(|| begun + Duration::from_millis(dice.below(60)));
-        match &id {
-            Some(_) => {
-                figures.moves += 1;
-                figures.slots += u64::from(last - first) + 1;
-            }
-            None => figures.refused += 1,
+/// The moves and the kills.
+struct Torture<'a> {
+    setup: &'a Setup,
+    fleet: &'a mut Fleet,
+    dice: &'a mut Dice,
+    owners: &'a Owners,
+    figures: Figures,
+    next_kill: Instant,
+    /// Who was killed, and when it is started again.
+    restart: Option<(usize, Instant)>,
+}
+
+impl Torture<'_> {
+    fn run(&mut self) -> io::Result<()> {
+        let until = Instant::now() + Duration::from_secs(self.setup.seconds);
+        while Instant::now() < until && self.figures.faults.is_empty() {
+            self.one_move()?;
         }
+        Ok(())
+    }
+
+    fn one_move(&mut self) -> io::Result<()> {
+        let slots = u64::from(self.setup.slots);
+        let live: Vec<usize> = (0..self.fleet.len()).filter(|n| self.fleet.is_up(*n)).collect();
+        let by = *self.dice.one_of(&live);
+        let to = self.dice.below(self.fleet.len() as u64) as usize;
+        let first = FIRST_SLOT + self.dice.below(slots) as u16;
+        let last = (first + self.dice.below(slots) as u16).min(FIRST_SLOT + self.setup.slots - 1);
+        let begun = Instant::now();
+        let cancel_ms = self.dice.below(60);
+        let mut cancel_at = (self.dice.percent(self.setup.cancel))
+            .then(|| begun + Duration::from_millis(cancel_ms));
+        let Some(id) = begin(self.fleet, by, &format!("{first}-{last}"), to) else {
+            self.figures.refused += 1;
+            self.kill_or_start(None)?;
+            thread::sleep(Duration::from_millis(20));
+            return Ok(());
+        };
+        self.figures.moves += 1;
+        self.figures.slots += u64::from(last - first) + 1;
         // A move ends by itself, whatever dies, once all are back.
         loop {
-            let now = Instant::now();
-            if setup.kill_every > 0 && now >= next_kill && restart.is_none() {
-                let node = dice.below(fleet.len() as u64) as usize;
-                fleet.kill(node)?;
-                figures.kills += 1;
-                restart = Some((node, now + Duration::from_millis(100 + dice.below(1_500))));
-                next_kill = now + every;
-                if setup.is_told {
-                    println!("kill node {node} during move {id:?}");
-                }
-            }
-            if let Some((node, _)) = restart.filter(|(_, at)| now >= *at) {
-                owners.restarted(node);
-                fleet.begin(node)?;
-                restart = None;
-            }
-            if let Some(id) = id.as_ref().filter(|_| cancel_at.is_some_and(|at| now >= at)) {
-                let by = (0..fleet.len()).find(|node| fleet.is_up(*node)).unwrap_or(0);
-                if fleet.ask(by, &["SLOTD", "CANCEL", id]).is_ok() {
-                    figures.cancelled += 1;
-                }
+            self.kill_or_start(Some(&id))?;
+            if cancel_at.is_some_and(|at| Instant::now() >= at) {
+                let by = (0..self.fleet.len()).find(|node| self.fleet.is_up(*node)).unwrap_or(0);
+                let cancelled = self.fleet.ask(by, &["SLOTD", "CANCEL", &id]).is_ok();
+                self.figures.cancelled += u32::from(cancelled);
                 cancel_at = None;
             }
-            let is_over = id.as_ref().is_none_or(|id| is_over(fleet, id));
-            if is_over {
+            if is_over(self.fleet, &id) {
                 break;
             }
             if begun.elapsed() > DEADLINE {
-                let told = (0..fleet.len())
-                    .map(|node| format!("{:?}", fleet.ask(node, &["SLOTD", "MOVES"])))
-                    .collect::<Vec<_>>();
-                figures.faults.push(format!("a move does not end: {}", told.join("\n")));
+                let told = |node| format!("{:?}", self.fleet.ask(node, &["SLOTD", "MOVES"]));
+                let told: Vec<String> = (0..self.fleet.len()).map(told).collect();
+                self.figures.faults.push(format!("a move does not end: {}", told.join("\n")));
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(3));
         }
-        figures.longest = figures.longest.max(begun.elapsed());
-        if id.is_none() {
-            thread::sleep(Duration::from_millis(20));
-        }
+        self.figures.longest = self.figures.longest.max(begun.elapsed());
+        Ok(())
     }
-    Ok(())
+
+    /// Kills a node when that is due, and starts it again some time later.
+    fn kill_or_start(&mut self, during: Option<&str>) -> io::Result<()> {
+        let now = Instant::now();
+        if self.setup.kill_every > 0 && now >= self.next_kill && self.restart.is_none() {
+            let node = self.dice.below(self.fleet.len() as u64) as usize;
+            self.fleet.kill(node)?;
+            self.figures.kills += 1;
+            let pause = Duration::from_millis(100 + self.dice.below(1_500));
+            self.restart = Some((node, now + pause));
+            self.next_kill = now + Duration::from_secs(self.setup.kill_every);
+            if self.setup.is_told {
+                println!("node {node} is killed during the move {during:?}");
+            }
+        }
+        if let Some((node, _)) = self.restart.filter(|(_, at)| now >= *at) {
+            self.owners.restarted(node);
+            self.fleet.begin(node)?;
+            self.restart = None;
+        }
+        Ok(())
+    }
 }
 
 /// Orders a move; `None`: it was refused, or nobody answered.

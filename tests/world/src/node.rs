@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use slotd::command::seals::Sealer;
 use slotd::command::{Client, ClientShared, NodeState, Now, Topology};
 use slotd::config::Config;
 use slotd::control::ledger::{Entry, Ledger};
@@ -360,7 +361,7 @@ impl WorldNode {
         let me = self.startup.identity().node;
         let row = self.ledger.table().slot(slot);
         let closed = (Ownership::Sealed, row.epoch());
-        self.state.seals.open(slot, || {
+        self.state.seals.open(slot, Sealer::Order, || {
             if self.state.rooms.ownership(slot) == closed && row.owner() == Some(me) {
                 self.state.rooms.install(slot, Ownership::Owned, row.epoch());
             }

@@ -1,3 +1,7 @@
+//! Letters and replies: what was put in comes out, and what is none is refused.
+//!
+//! Not who writes them. Invariant: a test of a refusal names it.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -21,8 +21,8 @@ const ITEM_BYTES_MAX: usize = MAX_MESSAGE_BYTES - 2 * LETTER_BYTES;
 /// behind the copy of another slot.
 const LETTER_BYTES: usize = 256 * 1024;
 
-const TOO_LARGE: &str = "a single value, or what one command wrote, has more than 15 MiB: it cannot \
-                         be moved yet; make it smaller, or cancel the move";
+const TOO_LARGE: &str = "a single value, or what one command wrote, has more than 15 MiB: it \
+                         cannot be moved yet; make it smaller, or cancel the move";
 
 pub(super) struct Channel {
     id: u64,

@@ -4,9 +4,9 @@
 //!   letter --wait for its table--> each item: Begin, frames, groups -> stage; Handover -> expected
 //!          --wait until as safe as this node promises--> reply: how each slot's copy stands
 //! ```
-//! Not the stages (`slot/stages`). Invariant (R0): a reply says `Holds(n)` when the whole copy up to
-//! n is as safe as this node promises; a letter that was answered is answered again, not carried
-//! out again.
+//! Not the stages (`slot/stages`). Invariant (R0): a reply says `Holds(n)` when the whole copy up
+//! to n is as safe as this node promises; a letter that was carried out is answered again, and not
+//! carried out again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
