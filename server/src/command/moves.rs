@@ -4,13 +4,24 @@
 
 use std::sync::{Arc, OnceLock};
 
-use slots::MoveId;
 use slots::admin::MoveHere;
+use slots::{MoveId, NodeId};
 
 /// Knows how far the moves away from this node are.
 pub trait MoveReport: Send + Sync {
     /// Each move that this node has, or lately had, a part in as the owner.
-    fn moves(&self) -> Vec<(MoveId, MoveHere)>;
+    fn moves(&self) -> Vec<MoveSeen>;
+}
+
+/// A move, as the owner of its slots sees it.
+#[derive(Clone, Debug)]
+pub struct MoveSeen {
+    /// The move.
+    pub id: MoveId,
+    /// Where it goes, or went.
+    pub to: Option<NodeId>,
+    /// How far it is.
+    pub here: MoveHere,
 }
 
 /// Who knows, once there is one.
@@ -25,7 +36,7 @@ impl Moves {
     }
 
     /// Each move that this node has, or lately had, a part in as the owner.
-    pub fn all(&self) -> Vec<(MoveId, MoveHere)> {
+    pub fn all(&self) -> Vec<MoveSeen> {
         self.0.get().map(|report| report.moves()).unwrap_or_default()
     }
 }

@@ -108,7 +108,7 @@ impl Entry {
             blocked: None,
         };
         if let Some(out) = &entry.out {
-            tallies.begin(out.id(), slot, (keys, bytes), look.now_ns);
+            tallies.begin((out.id(), out.to()), slot, (keys, bytes), look.now_ns);
         }
         entry.note_strangers(look);
         Some(entry)

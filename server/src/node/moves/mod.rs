@@ -21,11 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use slots::admin::MoveHere;
 use slots::{MoveId, NodeId, OpIndex, SlotId, SlotRanges, SlotTable, TableChange, TableVersion};
 use tokio::sync::Notify;
 
-use crate::command::moves::MoveReport;
+use crate::command::moves::{MoveReport, MoveSeen};
 use crate::command::promise::Promises;
 use crate::command::{NodeState, Topology};
 use crate::control::seat::Standing;
@@ -306,7 +305,7 @@ impl Mover {
 }
 
 impl MoveReport for Mover {
-    fn moves(&self) -> Vec<(MoveId, MoveHere)> {
+    fn moves(&self) -> Vec<MoveSeen> {
         self.book.lock().report(clock::now())
     }
 }
@@ -433,10 +432,10 @@ impl Book {
 
     /// Ends the counting of slots whose writes so far are in the own log.
     fn release(&mut self, node: &NodeState, wishes: &mut Wishes) {
-        if self.leaving.is_empty() {
-            return;
-        }
         let promises = &node.promises;
+        if self.leaving.is_empty() && self.entries.is_empty() {
+            return promises.settle_counted();
+        }
         let done = rounds_done(promises);
         self.leaving.retain(|(slot, round)| {
             let stays = *round > done;

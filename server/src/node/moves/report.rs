@@ -10,6 +10,7 @@ use slots::{MoveId, NodeId, SlotId, SlotTable};
 
 use super::Book;
 use crate::command::Now;
+use crate::command::moves::MoveSeen;
 use crate::migration::Outcome;
 
 /// How often the rate is looked at.
@@ -47,7 +48,7 @@ pub(super) struct Tally {
 
 impl Book {
     /// How far each move is.
-    pub(super) fn report(&mut self, now: Now) -> Vec<(MoveId, MoveHere)> {
+    pub(super) fn report(&mut self, now: Now) -> Vec<MoveSeen> {
         self.tallies.sample(now.mono_ns);
         let unix_ms = |mono_ns: u64| match mono_ns {
             0 => 0,
@@ -85,7 +86,8 @@ impl Book {
                 here.blocked = Some(why.to_owned());
             }
         }
-        all.into_iter().collect()
+        let to = |id| self.tallies.by_id.get(&id).and_then(|tally| tally.to);
+        all.into_iter().map(|(id, here)| MoveSeen { id, to: to(id), here }).collect()
     }
 }
 
@@ -93,7 +95,7 @@ impl Tallies {
     /// A slot of a move is looked after from now on.
     pub(super) fn begin(
         &mut self,
-        id: MoveId,
+        (id, to): (MoveId, NodeId),
         slot: SlotId,
         (keys, bytes): (u64, u64),
         now_ns: u64,
@@ -105,8 +107,9 @@ impl Tallies {
         }
         let tally = self.by_id.entry(id).or_default();
         if tally.begun_ns == 0 {
-            tally.begun_ns = now_ns;
+            (tally.begun_ns, tally.sampled) = (now_ns, (now_ns, 0));
         }
+        tally.to = Some(to);
         if tally.open.insert(slot, keys).is_none() {
             tally.slots += 1;
             tally.keys += keys;
@@ -162,9 +165,6 @@ impl Tallies {
         for (id, tally) in &mut self.by_id {
             let planned = |slot: &SlotId| table.slot(*slot).planned_move();
             let is_on = |slot: &SlotId| planned(slot).is_some_and(|planned| planned.id == *id);
-            if let Some(planned) = tally.open.keys().find_map(planned) {
-                tally.to = Some(planned.to);
-            }
             // Withdrawn while the slot stays looked after.
             let over: Vec<SlotId> =
                 tally.open.keys().copied().filter(|slot| !is_on(slot)).collect();

@@ -4,10 +4,11 @@
 //! Invariant: what is refused is said with its reason, slot by slot, and changed nothing there.
 
 use slots::admin::{Done, MoveBegun, MoveSource, MoveStatus, Moves, RefusedSlots};
-use slots::{MoveId, NodeState as Admission, SlotId, SlotRanges, SlotTable, TableChange};
+use slots::{MoveId, NodeId, NodeState as Admission, SlotId, SlotRanges, SlotTable, TableChange};
 
 use super::change::{not_proposed, refused};
 use super::{named_node, reply_json, text};
+use crate::command::moves::MoveSeen;
 use crate::command::waiting;
 use crate::command::{Args, CommandError, NodeCx, Outcome, Topology};
 use crate::control::seat::Standing;
@@ -101,7 +102,9 @@ pub(super) fn list(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     let topology = cx.node.topology();
     let table = &topology.table;
     let mut here = cx.node.moves.all();
-    let mut planned: Vec<(MoveId, slots::NodeId, SlotRanges)> = Vec::new();
+    let name_of =
+        |node: NodeId| table.node(node).map_or_else(|| node.to_string(), |row| row.name.clone());
+    let mut planned: Vec<(MoveId, NodeId, SlotRanges)> = Vec::new();
     for slot in SlotId::all() {
         let Some(plan) = table.slot(slot).planned_move() else { continue };
         match planned.iter_mut().find(|(id, ..)| *id == plan.id) {
@@ -111,19 +114,24 @@ pub(super) fn list(cx: &mut NodeCx<'_>, args: &Args<'_>) -> Outcome {
     }
     let mut moves: Vec<MoveStatus> = Vec::new();
     for (id, to, slots) in planned {
-        let here_at = here.iter().position(|(known, _)| *known == id);
+        let here_at = here.iter().position(|seen| seen.id == id);
         moves.push(MoveStatus {
             id: id.to_string(),
             to: to.to_string(),
-            to_name: table.node(to).map_or_else(|| to.to_string(), |row| row.name.clone()),
+            to_name: name_of(to),
             sources: sources(table, &slots),
             left: slots.to_string(),
-            here: here_at.map(|at| here.swap_remove(at).1),
+            here: here_at.map(|at| here.swap_remove(at).here),
         });
     }
-    for (id, here) in here {
-        let id = id.to_string();
-        moves.push(MoveStatus { id, here: Some(here), ..MoveStatus::default() });
+    for MoveSeen { id, to, here } in here {
+        moves.push(MoveStatus {
+            id: id.to_string(),
+            to: to.map_or_else(String::new, |to| to.to_string()),
+            to_name: to.map_or_else(String::new, &name_of),
+            here: Some(here),
+            ..MoveStatus::default()
+        });
     }
     moves.retain(|status| only.is_none_or(|only| only.to_string() == status.id));
     if let Some(only) = only.filter(|_| moves.is_empty()) {
