@@ -172,7 +172,7 @@ fn write_while_slots_move(args: &[&str], rounds: usize) {
     let addresses: Vec<String> = (0..fleet.len()).map(|node| fleet.address(node)).collect();
     let (stop, mut dice) = (Arc::new(AtomicBool::new(false)), Dice::new(1));
     let mut begin_writer = |number: u32| {
-        let tag = |slot| format!("{{{}}}", key_in_not_before(slot, 100_000 * number));
+        let tag = |slot| format!("{{{}}}", key_in_not_before(slot, 1_000_000 * number));
         let tags = SLOTS.map(tag).collect();
         let mut writer = Writer::new(addresses.clone(), tags, dice.split());
         let stop = stop.clone();
